@@ -1,0 +1,52 @@
+"""Facts about GPU architectures, as data. An architecture of a known MMA family is one row."""
+
+from dataclasses import dataclass
+
+from ptxgen.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Arch:
+    """One `.target`."""
+
+    name: str
+    """The PTX target, e.g. sm_90a."""
+    mma_family: str
+    """Which Tensor Core instruction it has: wgmma, tcgen05 or mma_sync."""
+    min_ptx_version: str
+    """Lowest `.version` that knows this target."""
+    smem_bytes: int
+    """Shared memory that one CTA can have with opt-in, in bytes."""
+    registers_per_sm: int
+    """32-bit registers of one SM (and, with one CTA on it, of that CTA)."""
+    max_registers_per_thread: int
+    """Registers that one thread can hold at entry."""
+    max_cta_threads: int
+    """Threads of one CTA."""
+    max_cluster_ctas: int
+    """Portable cluster size."""
+
+
+# Source: shared/reference/ptx.md sections F1 and G (ptxas 13.0; CUDA C++ Programming Guide).
+ARCHS: dict[str, Arch] = {
+    a.name: a
+    for a in (
+        Arch("sm_90a", "wgmma", "8.0", 232448, 65536, 255, 1024, 8),
+        Arch("sm_100a", "tcgen05", "8.6", 232448, 65536, 255, 1024, 8),
+        Arch("sm_100f", "tcgen05", "8.8", 232448, 65536, 255, 1024, 8),
+        Arch("sm_103a", "tcgen05", "8.8", 232448, 65536, 255, 1024, 8),
+        Arch("sm_120a", "mma_sync", "8.7", 101376, 65536, 255, 1024, 8),
+    )
+}
+
+
+def arch(name: str) -> Arch:
+    """The architecture called `name`.
+
+    Raises: ConfigError if there is none; it names the `a` target where only that is missing.
+    """
+    found = ARCHS.get(name)
+    if found is None:
+        hint = f"; try {name}a" if f"{name}a" in ARCHS else ""
+        raise ConfigError(f"arch {name!r} is not known; must be one of {', '.join(ARCHS)}{hint}")
+    return found

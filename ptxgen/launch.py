@@ -1,0 +1,215 @@
+"""Launch: everything that a device needs beside the PTX text to run one kernel once.
+
+The emulator and the GPU take a `Launch` and PTX text and nothing else, so a launch.json written
+by hand runs anybody's PTX.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+from ptxgen.errors import LaunchError
+
+SCHEMA = "ptxgen.launch/1"
+
+TENSOR_MAP_TYPES: dict[str, int] = {
+    "uint8": 1, "uint16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8,
+    "float16": 2, "float32": 4, "float64": 8, "bfloat16": 2, "float32_ftz": 4,
+    "tfloat32": 4, "tfloat32_ftz": 4, "16u4_align8b": 0, "16u4_align16b": 0, "16u6_align16b": 0,
+}  # fmt: skip
+"""Element types of a tensor map (CUtensorMapDataType, lower case) -> bytes; 0 = packed sub-byte."""
+
+SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
+"""CUtensorMapSwizzle, in the driver's order."""
+INTERLEAVES = ("none", "16B", "32B")
+L2_PROMOTIONS = ("none", "64B", "128B", "256B")
+OOB_FILLS = ("zero", "nan")
+PARAM_KINDS = ("u32", "u64", "s32", "s64", "f32", "pointer", "tensor_map", "bytes")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One allocation in global memory that the kernel reads or writes."""
+
+    name: str
+    nbytes: int
+    """Size of the allocation in bytes."""
+    role: str = "in"
+    """in, out or inout: what the kernel does with it."""
+    init: str = "poison"
+    """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
+    random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """Arguments of cuTensorMapEncodeTiled, innermost dimension first.
+
+    Source: CUDA driver API, "Tensor Map Object Management"; shared/reference/ptx.md B4.
+    """
+
+    buffer: str | None
+    """Name of the buffer that it views; None = 128 zero bytes, a map that is never used."""
+    offset_bytes: int = 0
+    """Where the view starts in the buffer."""
+    element_type: str = "uint8"
+    """Key of TENSOR_MAP_TYPES."""
+    dims: tuple[int, ...] = ()
+    """Elements in each dimension."""
+    strides_bytes: tuple[int, ...] = ()
+    """Byte strides of dimensions 1.. (rank - 1 values)."""
+    box: tuple[int, ...] = ()
+    """Elements of one box in each dimension."""
+    element_strides: tuple[int, ...] = ()
+    """Traversal strides; empty = all 1."""
+    swizzle: str = "none"
+    interleave: str = "none"
+    l2_promotion: str = "none"
+    oob_fill: str = "zero"
+
+
+@dataclass(frozen=True)
+class Param:
+    """One kernel parameter, in the order of the entry's `.param` list."""
+
+    name: str
+    kind: str
+    """Key of PARAM_KINDS. pointer: `value` is a buffer name, `offset_bytes` is added.
+    tensor_map: `value` is a TensorMap (by value, 128 bytes). bytes: `value` is hexadecimal text."""
+    value: Any
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of one kernel."""
+
+    entry: str
+    """Name of the `.entry`."""
+    grid_ctas: tuple[int, int, int]
+    """Grid, counted in CTAs (never in clusters)."""
+    cta_threads: tuple[int, int, int]
+    """Threads of one CTA."""
+    cluster_ctas: tuple[int, int, int] = (1, 1, 1)
+    """CTAs of one cluster; divides the grid."""
+    dynamic_smem_bytes: int = 0
+    """Dynamic shared memory of one CTA."""
+    params: tuple[Param, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the PTX.
+
+        Raises: LaunchError.
+        """
+        for what in ("grid_ctas", "cta_threads", "cluster_ctas"):
+            value = getattr(self, what)
+            if len(value) != 3 or any(v < 1 for v in value):
+                raise LaunchError(f"{what} must be three integers >= 1, got {value}")
+        for grid, cluster in zip(self.grid_ctas, self.cluster_ctas, strict=True):
+            if grid % cluster:
+                raise LaunchError(
+                    f"grid_ctas={self.grid_ctas} must be a multiple of cluster_ctas="
+                    f"{self.cluster_ctas} in every dimension; a grid is counted in CTAs"
+                )
+        names = [b.name for b in self.buffers]
+        if len(set(names)) != len(names):
+            raise LaunchError(f"buffer names must differ, got {names}")
+        for param in self.params:
+            if param.kind not in PARAM_KINDS:
+                raise LaunchError(
+                    f"parameter {param.name}: kind {param.kind!r} must be one of {PARAM_KINDS}"
+                )
+            used = param.value if param.kind == "pointer" else None
+            if param.kind == "tensor_map":
+                used = param.value.buffer
+            if used is not None and used not in names:
+                raise LaunchError(
+                    f"parameter {param.name} names buffer {used!r}, which is not one of {names}"
+                )
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer called `name`.
+
+        Raises: LaunchError if there is none.
+        """
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        raise LaunchError(f"no buffer {name!r}; there are {[b.name for b in self.buffers]}")
+
+    def to_json(self) -> str:
+        """The launch as JSON text (schema `ptxgen.launch/1`)."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Launch":
+        """Read what `to_json` wrote, or a person.
+
+        Raises: LaunchError naming the key that is missing, unknown or of the wrong kind.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise LaunchError(f"launch description is not JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise LaunchError(f"launch description must be a JSON object, got {type(data).__name__}")
+        schema = data.pop("schema", SCHEMA)
+        if schema != SCHEMA:
+            raise LaunchError(f"launch schema must be {SCHEMA!r}, got {schema!r}")
+        params = []
+        for item in _items(data, "params"):
+            if isinstance(item, dict) and item.get("kind") == "tensor_map":
+                item = {**item, "value": _build(TensorMap, item.get("value"), "tensor map")}
+            params.append(_build(Param, item, "params"))
+        buffers = [_build(Buffer, item, "buffers") for item in _items(data, "buffers")]
+        launch = _build(cls, {**data, "params": params, "buffers": buffers}, "launch")
+        assert isinstance(launch, cls)
+        return launch
+
+
+def _items(data: dict[str, Any], key: str) -> list[Any]:
+    items = data.get(key, [])
+    if not isinstance(items, list):
+        raise LaunchError(f"{key} must be a list, got {type(items).__name__}")
+    return items
+
+
+def _build(kind: type, data: Any, where: str) -> Any:
+    """Make the dataclass `kind` from a JSON object, lists becoming tuples."""
+    if not isinstance(data, dict):
+        raise LaunchError(f"{where}: must be an object, got {type(data).__name__}")
+    known = {f.name for f in fields(kind)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise LaunchError(f"{where}: unknown key {unknown[0]!r}; must be one of {sorted(known)}")
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+    except TypeError as error:
+        raise LaunchError(f"{where}: {error}") from error
+
+
+class Device(Protocol):
+    """Something that runs a `Launch`: the emulator or a GPU. One test body runs on both."""
+
+    name: str
+    """emulator, or the GPU's name."""
+
+    def alloc(self, nbytes: int) -> int:
+        """Address of a new allocation of at least `nbytes` bytes, 256-byte aligned."""
+
+    def free(self, address: int) -> None:
+        """Give an allocation back."""
+
+    def write(self, address: int, data: bytes | memoryview) -> None:
+        """Copy host bytes to `address`."""
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Copy `nbytes` bytes at `address` to the host, after all launches have finished."""
+
+    def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
+        """Run `launch` of the entry in `ptx`; `addresses` holds one address per buffer name.
+
+        Raises: LaunchError, PtxError, EmulationError, DriverError.
+        """
