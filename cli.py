@@ -1,0 +1,81 @@
+"""The command line: registers the commands, and turns our errors into exit codes."""
+
+import sys
+from importlib import import_module
+from typing import IO, Any
+
+import click
+
+from ptxgen import __version__
+from ptxgen.errors import PtxgenError
+
+COMMANDS: dict[str, str] = {
+    "emit": "Print the PTX of a problem and a config.",
+    "assemble": "Turn PTX into a cubin, and report registers, spills and messages.",
+    "inspect": "Show what is in a config, a PTX file or a cubin.",
+    "run": "Run a kernel on the emulator or a GPU, and check its result.",
+    "list": "List kernels, configs, dtypes or architectures.",
+    "decode": "Explain a matrix descriptor or an instruction descriptor bit by bit.",
+    "doctor": "Say which tools are here, where, and what to install.",
+    "cache": "Show or clear the cache of cubins.",
+    "completion": "Print the script that completes ptxgen in a shell.",
+}
+"""Command -> its one-line help. ptxgen/commands/NAME.py holds it, and is loaded when used."""
+
+
+class Reported(click.ClickException):
+    """One of our errors on its way to stderr, with its exit code."""
+
+    def __init__(self, error: PtxgenError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"error: {self.message}", file=file, err=True)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when they are used, so that help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"ptxgen.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PtxgenError as error:
+            raise Reported(error) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 tool or driver missing, 4 PTX rejected, "
+    "5 wrong result or hazard, 6 deadlock.",
+)
+@click.version_option(__version__, prog_name="ptxgen", message="%(prog)s %(version)s")
+def group() -> None:
+    """Emit, assemble, inspect and run hand-written PTX for Tensor Core GEMMs."""
+
+
+def main() -> None:
+    """Run the command line, and exit with the code that the epilog documents."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe in a narrow encoding gets '?' and not a traceback.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    group(prog_name="ptxgen")
+
+
+if __name__ == "__main__":
+    main()
