@@ -1,0 +1,202 @@
+"""The seam between execution and checking: accesses, asynchronous operations and their events.
+
+The executor reports everything that could order or conflict with something else to an `Observer`.
+Without an observer nothing of this is built, so a plain run pays one `is None` test per access.
+Source for what a happens-before checker needs: shared/reference/emulator.md, section 4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class AccessKind(Enum):
+    """What an access does to the bytes."""
+
+    READ = "read"
+    WRITE = "write"
+    ATOMIC = "atomic"
+
+
+class Proxy(Enum):
+    """The proxy through which an access is made. Source: PTX ISA 9.0, "Proxies"."""
+
+    GENERIC = "generic"
+    ASYNC = "async"
+    TENSORMAP = "tensormap"
+    TCGEN05 = "tcgen05"
+
+
+class Space(Enum):
+    """A state space after address translation."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    LOCAL = "local"
+    TENSOR = "tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who executes an instruction."""
+
+    cta: int
+    """Linear index of the CTA in the grid."""
+    warp: int
+    """Warp in the CTA."""
+    lanes: int
+    """Mask of the active lanes, bit i = lane i."""
+    line: int
+    """1-based PTX line."""
+
+
+BarrierKey = tuple[int, int]
+"""An mbarrier: (linear CTA index, offset in that CTA's shared memory)."""
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """Bytes touched by one instruction, or by one part of an asynchronous operation."""
+
+    kind: AccessKind
+    proxy: Proxy
+    space: Space
+    owner: int
+    """Linear index of the CTA whose shared, local or tensor memory it is; -1 for global."""
+    addresses: NDArray[np.int64]
+    """Start of each piece in bytes. Generic accesses: one piece per active lane, in lane order.
+    Shared: offset in the owner's window. Tensor memory: (lane * 512 + column) * 4."""
+    size: int
+    """Bytes of each piece."""
+    origin: Origin
+    volatile: bool = False
+    """A strong access (volatile, relaxed, acquire, release): does not race by itself."""
+    semantics: str = "weak"
+    """weak, relaxed, acquire, release or acq_rel."""
+    scope: str = "cta"
+    """cta, cluster, gpu or sys."""
+
+
+@dataclass(slots=True, eq=False)
+class AsyncOperation:
+    """One asynchronous operation, reported when it is issued."""
+
+    kind: str
+    """tma_load, tma_store, tma_reduce, tma_prefetch, bulk_load, bulk_store, bulk_reduce,
+    bulk_dsmem, cp_async, st_async, red_async, wgmma, tcgen05_mma, tcgen05_cp, tcgen05_shift,
+    tcgen05_ld, tcgen05_st, try_cancel."""
+    origin: Origin
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    barriers: tuple[BarrierKey, ...] = ()
+    """mbarriers that receive its bytes; `writes` of shared memory are retired by the barrier of
+    the same owner."""
+    tx_bytes: int = 0
+    """Bytes of complete_tx on each of `barriers`."""
+    group: str = ""
+    """Group that retires it when no barrier does: bulk, cp_async, wgmma, tcgen05, tcgen05_ld,
+    tcgen05_st."""
+    registers_read: tuple[str, ...] = ()
+    registers_written: tuple[str, ...] = ()
+    """Registers that must not be touched before it has retired."""
+    finished: bool = field(default=False)
+    """Set by the executor once its writes are in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierEvent:
+    """One operation on an mbarrier, after it was applied."""
+
+    kind: str
+    """init, inval, arrive, arrive_drop, expect_tx, complete_tx, phase (a phase completed), wait
+    (a successful wait), wait_failed."""
+    barrier: BarrierKey
+    origin: Origin | None
+    """None when the hardware acts (complete_tx of a copy, arrive of a commit)."""
+    phase: int
+    """Phase before the operation; for `phase` the one that completed; for waits the one that the
+    waiter found complete (or waits for)."""
+    count: int = 0
+    """Arrivals (arrive), bytes (expect_tx, complete_tx), expected arrivals (init)."""
+    tx: int = 0
+    """Transaction bytes outstanding after the operation."""
+    pending: int = 0
+    """Arrivals outstanding after the operation."""
+    semantics: str = "release"
+    scope: str = "cta"
+    operation: AsyncOperation | None = None
+    """The copy that completes bytes, or the commit's last operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """One step of a barrier that is not an mbarrier."""
+
+    kind: str
+    """arrive, wait (passes), or sync (arrives and later passes: reported as arrive, then wait)."""
+    barrier: str
+    """cta (bar, barrier.cta), cluster, warp (bar.warp.sync), grid (kernel boundary, griddep)."""
+    index: int
+    """Barrier id (cta), 0 otherwise."""
+    generation: int
+    """How often this barrier has completed before."""
+    origin: Origin
+    relaxed: bool = False
+    """barrier.cluster.arrive.relaxed: orders nothing."""
+
+
+class Observer:
+    """Receives what happens, in execution order. Every method may be left as it is.
+
+    A method may raise HazardError to stop the run.
+    """
+
+    wants_instructions = False
+    """Ask for `on_instruction`."""
+
+    def on_kernel(self, kind: str, entry: str, num_ctas: int, num_warps: int) -> None:
+        """A kernel begins or ends (`kind`); `num_warps` is per CTA."""
+
+    def on_warp(self, kind: str, origin: Origin) -> None:
+        """A warp starts or exits (`kind`: start, exit); lanes says which lanes."""
+
+    def on_instruction(self, origin: Origin, index: int) -> None:
+        """Instruction `index` of the entry is about to execute."""
+
+    def on_access(self, access: Access) -> None:
+        """A synchronous access was made."""
+
+    def on_issue(self, operation: AsyncOperation) -> None:
+        """An asynchronous operation was issued; its accesses happen from now on."""
+
+    def on_finish(self, operation: AsyncOperation, milestone: str) -> None:
+        """The executor performed an operation: `read` (sources read) or `done` (writes made)."""
+
+    def on_barrier(self, event: BarrierEvent) -> None:
+        """An mbarrier operation was applied."""
+
+    def on_rendezvous(self, event: Rendezvous) -> None:
+        """A named, cluster or warp barrier was arrived at or passed."""
+
+    def on_fence(self, origin: Origin, kind: str) -> None:
+        """A fence; `kind` is its text without the leading `fence.`: proxy.async.shared::cta,
+        mbarrier_init.release.cluster, acq_rel.gpu; or wgmma, tcgen05.before, tcgen05.after."""
+
+    def on_commit(
+        self, origin: Origin, group: str, operations: Sequence[AsyncOperation],
+        barriers: Sequence[BarrierKey] = (),
+    ) -> None:  # fmt: skip
+        """`operations` now form the next group of `group`; tcgen05 commits name `barriers`."""
+
+    def on_wait_group(self, origin: Origin, group: str, pending: int, read_only: bool) -> None:
+        """A wait passed: at most `pending` most recent groups are outstanding. `group` is bulk,
+        cp_async, wgmma, tcgen05_ld or tcgen05_st; `read_only` for wait_group.read."""
+
+    def on_tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
+        """Tensor memory was allocated, freed or given up (`kind`: alloc, dealloc, relinquish)."""
+
+    def on_setmaxnreg(self, origin: Origin, kind: str, registers: int) -> None:
+        """setmaxnreg took effect (`kind`: inc, dec)."""
