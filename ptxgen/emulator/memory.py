@@ -7,7 +7,7 @@ Source: shared/reference/ptx.md C3, F4.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
