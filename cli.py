@@ -1,8 +1,9 @@
 """The command line: registers the commands, and turns our errors into exit codes."""
 
 import sys
+import warnings
 from importlib import import_module
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -23,17 +24,6 @@ COMMANDS: dict[str, str] = {
 """Command -> its one-line help. ptxgen/commands/NAME.py holds it, and is loaded when used."""
 
 
-class Reported(click.ClickException):
-    """One of our errors on its way to stderr, with its exit code."""
-
-    def __init__(self, error: PtxgenError) -> None:
-        super().__init__(str(error))
-        self.exit_code = error.exit_code
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message}", file=file, err=True)
-
-
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they are used, so that help is quick."""
 
@@ -51,7 +41,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except PtxgenError as error:
-            raise Reported(error) from error
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -69,11 +60,16 @@ def group() -> None:
     """Emit, assemble, inspect and run hand-written PTX for Tensor Core GEMMs."""
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"warning: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line, and exit with the code that the epilog documents."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe in a narrow encoding gets '?' and not a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    warnings.showwarning = _show_warning
     group(prog_name="ptxgen")
 
 
