@@ -1,0 +1,51 @@
+"""Plan: a Launch plus what a template prints. All arithmetic of a kernel happens in its plan."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.launch import Launch
+from ptxgen.layout import SmemRegion
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """One kind of mbarrier of a kernel, for the protocol table in the rendered header."""
+
+    name: str
+    count: int
+    """How many of them, one per stage."""
+    arrivals: int
+    """Arrivals that complete a phase."""
+    tx_bytes: int
+    """Transaction bytes of a phase; 0 = none."""
+    who_arrives: str
+    who_waits: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the template of `kernel` needs, and the launch of its text."""
+
+    kernel: str
+    """Template stem."""
+    entry: str
+    target: str
+    version: str
+    """`.version`: the lowest that serves the instructions used (a test keeps it so)."""
+    launch: Launch
+    smem_map: tuple[SmemRegion, ...]
+    barriers: tuple[Barrier, ...]
+    parts: dict[str, str]
+    """Role -> stem of the file in templates/parts that plays it."""
+    fields: dict[str, Any]
+    """What only this kernel's template and its parts print: strings, integers, frozen
+    dataclasses and lists of them."""
+
+    def __getattr__(self, name: str) -> Any:
+        """A kernel's own field, read as an attribute."""
+        if name.startswith("_") or name == "fields":
+            raise AttributeError(name)
+        try:
+            return self.fields[name]
+        except KeyError:
+            raise AttributeError(f"plan of {self.kernel} has no field {name!r}") from None

@@ -1,0 +1,172 @@
+"""Problems: what the user wants computed. A problem knows no hardware."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ProblemError
+
+LAYOUTS = ("nt", "nn", "tn", "tt")
+"""First letter: A is stored [M,K] (n) or [K,M] (t); second: B is stored [K,N] (n) or [N,K] (t)."""
+SCALES = ("none", "tensor", "rowcol")
+ACCUMULATES = ("fast", "promoted")
+FP8 = ("e4m3", "e5m2")
+PROMOTION_K = 128
+"""K elements whose products are summed in the tensor core before an FP32 add, if promoted."""
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """D[M,N] = alpha * scale_a * scale_b * A[M,K] @ B[N,K]^T.
+
+    Scales: none; tensor (scale_a and scale_b are one float32 each); rowcol (scale_a has one float32
+    per row of A, scale_b one per column of D). They are device vectors.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: str = "bf16"
+    """dtype of A."""
+    b: str = "bf16"
+    """dtype of B."""
+    d: str = "bf16"
+    """dtype of D."""
+    layout: str = "nt"
+    """How A and B are stored, see LAYOUTS."""
+    scale: str = "none"
+    accumulate: str = "fast"
+    """fast: the tensor core's own accumulator. promoted: FP32 sums of 128-K partial sums."""
+    a_stride: int = 0
+    """Elements from one stored row of A to the next; 0 = dense. Likewise b_stride, d_stride."""
+    b_stride: int = 0
+    d_stride: int = 0
+    a_alignment: int = 256
+    """Largest power of two, up to 256, that divides the address of A, in bytes. Likewise for B, D."""
+    b_alignment: int = 256
+    d_alignment: int = 256
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the problem alone, for any kernel.
+
+        Raises: ProblemError.
+        """
+        for name in ("m", "n", "k", "a_stride", "b_stride", "d_stride"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise ProblemError(f"{name} must be an integer, got {value!r}")
+            object.__setattr__(self, name, int(value))
+            if value < 0:
+                raise ProblemError(f"{name} must be >= 0, got {value}")
+        for name in ("a", "b", "d"):
+            dtype(getattr(self, name))
+        for name, allowed in (
+            ("layout", LAYOUTS),
+            ("scale", SCALES),
+            ("accumulate", ACCUMULATES),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ProblemError(
+                    f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
+                )
+        self._check_dtypes()
+        for name, columns in (("a", self.a_shape[1]), ("b", self.b_shape[1]), ("d", self.n)):
+            stride = getattr(self, f"{name}_stride")
+            if stride and stride < columns:
+                raise ProblemError(
+                    f"{name}_stride={stride} must be at least the row length {columns} "
+                    f"(elements from one stored row of {name.upper()} to the next)"
+                )
+
+    def _check_dtypes(self) -> None:
+        pair_ok = (self.a in FP8 and self.b in FP8) or (self.a == self.b and self.a in ("bf16", "f16"))
+        if not pair_ok:
+            raise ProblemError(
+                f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, "
+                "or any two of e4m3 and e5m2"
+            )
+        if self.d not in ("bf16", "f16", "f32"):
+            raise ProblemError(f"d={self.d} must be bf16, f16 or f32")
+        if self.a in FP8 and self.layout != "nt":
+            raise ProblemError(
+                f"layout={self.layout} with {self.a} x {self.b}: FP8 operands must be K-major, "
+                "since wgmma transposes only 16-bit types; try layout=nt with A stored [M,K] and "
+                "B stored [N,K]"
+            )
+
+    @property
+    def a_shape(self) -> tuple[int, int]:
+        """Shape of A as stored."""
+        return (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
+
+    @property
+    def b_shape(self) -> tuple[int, int]:
+        """Shape of B as stored."""
+        return (self.n, self.k) if self.layout[1] == "t" else (self.k, self.n)
+
+    @property
+    def d_shape(self) -> tuple[int, int]:
+        """Shape of D as stored."""
+        return (self.m, self.n)
+
+    def stride(self, operand: str) -> int:
+        """Elements from one stored row of operand a, b or d to the next."""
+        shape: tuple[int, int] = getattr(self, f"{operand}_shape")
+        return int(getattr(self, f"{operand}_stride")) or shape[1]
+
+    def extent_bytes(self, operand: str) -> int:
+        """Bytes from the first to past the last element of operand a, b or d."""
+        rows, columns = getattr(self, f"{operand}_shape")
+        if not rows or not columns:
+            return 0
+        return int(((rows - 1) * self.stride(operand) + columns) * dtype(getattr(self, operand)).bytes)
+
+    @property
+    def scale_a_length(self) -> int:
+        """Elements of the scale_a vector (float32)."""
+        return {"none": 0, "tensor": 1, "rowcol": self.m}[self.scale]
+
+    @property
+    def scale_b_length(self) -> int:
+        """Elements of the scale_b vector (float32)."""
+        return {"none": 0, "tensor": 1, "rowcol": self.n}[self.scale]
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes moved if each operand crosses the memory bus once."""
+        sizes = [dtype(x).bytes for x in (self.a, self.b, self.d)]
+        return (
+            self.m * self.k * sizes[0]
+            + self.n * self.k * sizes[1]
+            + self.m * self.n * sizes[2]
+            + 4 * (self.scale_a_length + self.scale_b_length)
+        )
+
+    def reference(
+        self, a: Any, b: Any, scale_a: Any = None, scale_b: Any = None
+    ) -> "np.ndarray[Any, Any]":
+        """D in float64, before rounding to the dtype of D, shape [M,N].
+
+        a and b: arrays of the stored shapes, of any dtype that converts to float64.
+        """
+        a64 = np.asarray(a).astype(np.float64)
+        b64 = np.asarray(b).astype(np.float64)
+        product = (a64 if self.layout[0] == "n" else a64.T) @ (
+            b64.T if self.layout[1] == "t" else b64
+        )
+        result = product * self.alpha
+        if self.scale == "tensor":
+            result = result * float(np.asarray(scale_a).reshape(())) * float(np.asarray(scale_b).reshape(()))
+        if self.scale == "rowcol":
+            rows = np.asarray(scale_a).astype(np.float64).reshape(-1, 1)
+            columns = np.asarray(scale_b).astype(np.float64).reshape(1, -1)
+            result = result * rows * columns
+        return np.asarray(result)

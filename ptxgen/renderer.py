@@ -1,0 +1,107 @@
+"""Plan -> PTX text. The only importer of jinja2."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from jinja2.ext import Extension
+
+from ptxgen.errors import RenderError
+from ptxgen.plans import Plan
+
+MARK_START, MARK_END = "\x01", "\x02"
+"""Around the template line that a rendered line came from; removed before anyone sees the text."""
+_MARK = re.compile(f"{MARK_START}([^{MARK_END}]*){MARK_END}")
+_UNMARKED = re.compile(r"\s*(#|$)")
+"""Template lines that print nothing: statements, comments, empty lines."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """PTX text, and where each of its lines comes from."""
+
+    text: str
+    template_lines: tuple[str, ...]
+    """For each line of the text: "gemm_sm90.ptx.j2:12", or "" for an empty line."""
+
+    def template_line(self, line: int | None) -> str:
+        """The template line behind 1-based PTX line `line`, or ""."""
+        if line is None or not 1 <= line <= len(self.template_lines):
+            return ""
+        return self.template_lines[line - 1]
+
+
+class _LineMarks(Extension):
+    """Marks every printing template line with its own number, through macros and loops alike."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        lines = source.split("\n")
+        return "\n".join(
+            line if _UNMARKED.match(line) else f"{line}{MARK_START}{name}:{number}{MARK_END}"
+            for number, line in enumerate(lines, 1)
+        )
+
+
+def _finalize(value: Any) -> Any:
+    """Let only text and integers into PTX: a float, bool or None there is a defect."""
+    if isinstance(value, (str, jinja2.Undefined)) or type(value) is int:
+        return value
+    raise RenderError(f"a template printed {value!r}; only strings and integers may enter PTX")
+
+
+def _regs(prefix: str, count: int, first: int = 0) -> str:
+    """A vector operand of `count` registers: regs("%acc", 2) is "{%acc0, %acc1}"."""
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
+
+
+FILTERS = {"regs": _regs}
+
+
+def _load(name: str) -> str | None:
+    path = files("ptxgen.templates").joinpath(name)
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The one Jinja environment. PTX's `{%r0}` collides with Jinja's default delimiters."""
+    env = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_load),
+        block_start_string="<%",
+        block_end_string="%>",
+        line_statement_prefix="#",
+        line_comment_prefix="##",
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+        extensions=[_LineMarks],
+        auto_reload=False,
+    )
+    env.filters.update(FILTERS)
+    return env
+
+
+def render(plan: Plan) -> Rendered:
+    """Fill the template of `plan.kernel` with the plan.
+
+    Raises: RenderError if template and plan disagree.
+    """
+    try:
+        marked = environment().get_template(f"{plan.kernel}.ptx.j2").render(plan=plan)
+    except jinja2.TemplateError as error:
+        raise RenderError(f"template of {plan.kernel}: {error}") from error
+    lines, origins = [], []
+    for line in marked.split("\n"):
+        marks = _MARK.findall(line)
+        text = _MARK.sub("", line).rstrip()
+        if not text and (marks or (lines and not lines[-1])):
+            continue
+        lines.append(text)
+        origins.append(marks[0] if marks else "")
+    return Rendered("\n".join(lines).rstrip("\n") + "\n", tuple(origins))
