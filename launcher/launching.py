@@ -1,0 +1,203 @@
+"""Launches: a `Launch` checked, configured once, and issued on a stream as often as wanted."""
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ptxgen.errors import ArgumentError, LaunchError
+from ptxgen.launch import Launch
+from ptxgen.launcher.driver import check, driver_error, load_driver
+from ptxgen.launcher.module import Kernel
+from ptxgen.launcher.parameters import ParameterBlock
+from ptxgen.launcher.streams import stream_handle
+
+if TYPE_CHECKING:
+    from ptxgen.launcher.device import GpuDevice
+
+DEFAULT_SMEM_BYTES = 49152
+"""Dynamic shared memory that a kernel has without opting in.
+Source: shared/reference/ptx.md F4, measured."""
+PORTABLE_CLUSTER_CTAS = 8
+MAX_CLUSTER_CTAS = 16
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+
+
+def describe_launch(launch: Launch) -> str:
+    """All numbers of a launch, for messages."""
+    return (
+        f"{launch.entry}: grid_ctas={launch.grid_ctas} cta_threads={launch.cta_threads}"
+        f" cluster_ctas={launch.cluster_ctas} dynamic_smem_bytes={launch.dynamic_smem_bytes}"
+    )
+
+
+class PreparedCall:
+    """One launch, checked and configured once, then called with new pointers and streams.
+
+    A call packs what changed, and issues; it allocates nothing, waits for nothing and so may be
+    captured into a CUDA graph. Calls from several threads are serialised.
+    """
+
+    def __init__(
+        self,
+        device: "GpuDevice",
+        launch: Launch,
+        image: str | bytes,
+        *,
+        overlap_previous: bool = False,
+    ) -> None:
+        """`image`: PTX text or a cubin that has the entry `launch.entry`.
+
+        overlap_previous: programmatic dependent launch: the kernel may start before the one
+        before it on the stream ends, and must wait by itself (griddepcontrol.wait).
+
+        Raises: LaunchError, AssemblyError, DriverError.
+        """
+        self.device = device
+        self.launch = launch
+        self.block = ParameterBlock(launch.params, launch.buffers)
+        self.module = device.modules.acquire(image)
+        weakref.finalize(self, device.modules.release, self.module)
+        self._driver = load_driver()
+        self._lock = threading.Lock()
+        self._stream = -1
+        self._description = describe_launch(launch)
+        with device.current():
+            self.kernel = self.module.kernel(launch.entry)
+            check_launch(launch, self.kernel, self.block.sizes, device.properties.smem_bytes)
+            _set_attributes(self._driver, launch, self.kernel)
+            self._config, self._attributes = _configuration(self._driver, launch, overlap_previous)
+            _check_cluster(self._driver, launch, self.kernel, self._config)
+
+    def __call__(self, addresses: Mapping[str, int] | Sequence[int], stream: Any = None) -> None:
+        """Issue the launch; does not wait for it.
+
+        addresses: device address of each buffer, by name or in the order of the launch's buffers.
+        stream: see `stream_handle`.
+
+        Raises: ArgumentError, LaunchError, DriverError.
+        """
+        if isinstance(addresses, Mapping):
+            addresses = self._ordered(addresses)
+        handle = stream_handle(stream)
+        with self._lock, self.device.current():
+            self.block.set_addresses(addresses)
+            if handle != self._stream:
+                self._config.hStream = self._driver.CUstream(handle)
+                self._stream = handle
+            result = self._driver.cuLaunchKernelEx(
+                self._config, self.kernel.handle, self.block.table_address, 0
+            )
+        self.device.note_launch(self._description)
+        if int(result[0]):
+            raise driver_error(
+                self._driver, "cuLaunchKernelEx", int(result[0]),
+                f"{self._description} registers={self.kernel.registers}"
+                f" static_smem_bytes={self.kernel.static_smem_bytes} on {self.device.name}",
+            )  # fmt: skip
+
+    def _ordered(self, addresses: Mapping[str, int]) -> tuple[int, ...]:
+        missing = [name for name in self.block.buffer_names if name not in addresses]
+        if missing:
+            raise ArgumentError(
+                f"no address for buffer {missing[0]!r}; must have one for each of"
+                f" {self.block.buffer_names}, got {tuple(addresses)}"
+            )
+        return tuple(addresses[name] for name in self.block.buffer_names)
+
+
+def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_bytes: int) -> None:
+    """Check a launch against its kernel and the device's shared memory per CTA.
+
+    `sizes`: bytes of each parameter that we would pass.
+
+    Raises: LaunchError naming the number that does not fit.
+    """
+    described = describe_launch(launch)
+    threads = launch.cta_threads[0] * launch.cta_threads[1] * launch.cta_threads[2]
+    if threads > kernel.max_cta_threads:
+        raise LaunchError(
+            f"{described}: {threads} threads, this kernel can have {kernel.max_cta_threads}"
+            f" (.maxntid/.reqntid, or {kernel.registers} registers per thread)"
+        )
+    for axis, (count, limit) in enumerate(zip(launch.grid_ctas, MAX_GRID, strict=True)):
+        if count > limit:
+            raise LaunchError(f"{described}: grid dimension {axis} must be at most {limit}")
+    smem = launch.dynamic_smem_bytes + kernel.static_smem_bytes
+    if smem > smem_bytes:
+        raise LaunchError(
+            f"{described} needs {smem} B of shared memory with {kernel.static_smem_bytes} B static,"
+            f" the device has {smem_bytes} B per CTA; try fewer stages or a smaller tile"
+        )
+    cluster = launch.cluster_ctas[0] * launch.cluster_ctas[1] * launch.cluster_ctas[2]
+    if cluster > MAX_CLUSTER_CTAS:
+        raise LaunchError(
+            f"{described}: {cluster} CTAs per cluster, must be at most {MAX_CLUSTER_CTAS}"
+        )
+    if kernel.param_sizes is not None and tuple(sizes) != kernel.param_sizes:
+        names = ", ".join(f"{p.name}={n}" for p, n in zip(launch.params, sizes, strict=True))
+        raise LaunchError(
+            f"{launch.entry} declares parameters of {list(kernel.param_sizes)} bytes, the launch"
+            f" passes {list(sizes)} ({names}); must agree in number and size"
+        )
+
+
+def _set_attributes(driver: Any, launch: Launch, kernel: Kernel) -> None:
+    """Opt in to large dynamic shared memory and to clusters of more than 8 CTAs."""
+    attribute = driver.CUfunction_attribute
+    wanted = []
+    if launch.dynamic_smem_bytes + kernel.static_smem_bytes > DEFAULT_SMEM_BYTES:
+        # The attribute belongs to the function: raised only, as other launches may need more.
+        which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        now = check("cuFuncGetAttribute", driver.cuFuncGetAttribute(which, kernel.handle))
+        if launch.dynamic_smem_bytes > int(now):
+            wanted.append((which, launch.dynamic_smem_bytes))
+    cluster = launch.cluster_ctas[0] * launch.cluster_ctas[1] * launch.cluster_ctas[2]
+    if cluster > PORTABLE_CLUSTER_CTAS:
+        wanted.append((attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1))
+    for which, value in wanted:
+        result = driver.cuFuncSetAttribute(kernel.handle, which, value)
+        check("cuFuncSetAttribute", result, f"{which.name}={value} for {describe_launch(launch)}")
+
+
+def _configuration(driver: Any, launch: Launch, overlap_previous: bool) -> tuple[Any, list[Any]]:
+    """(CUlaunchConfig, the attributes that it refers to)."""
+    config = driver.CUlaunchConfig()
+    # cuLaunchKernelEx counts the grid in CTAs, as we do; cuda.core counts it in clusters.
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid_ctas
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.cta_threads
+    config.sharedMemBytes = launch.dynamic_smem_bytes
+    config.hStream = driver.CUstream(0)
+    identifier = driver.CUlaunchAttributeID
+    attributes = []
+    if launch.cluster_ctas != (1, 1, 1):
+        cluster = driver.CUlaunchAttribute()
+        cluster.id = identifier.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        dim = cluster.value.clusterDim
+        dim.x, dim.y, dim.z = launch.cluster_ctas
+        attributes.append(cluster)
+    if overlap_previous:
+        overlap = driver.CUlaunchAttribute()
+        overlap.id = identifier.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        overlap.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(overlap)
+    config.attrs = attributes
+    config.numAttrs = len(attributes)
+    return config, attributes
+
+
+def _check_cluster(driver: Any, launch: Launch, kernel: Kernel, config: Any) -> None:
+    """Refuse a cluster that can never be resident, with all numbers.
+
+    Raises: LaunchError.
+    """
+    if launch.cluster_ctas == (1, 1, 1):
+        return
+    result = driver.cuOccupancyMaxActiveClusters(kernel.handle, config)
+    count = check("cuOccupancyMaxActiveClusters", result, describe_launch(launch))
+    if int(count) == 0:
+        raise LaunchError(
+            f"{describe_launch(launch)}: no cluster of this size fits on the device, with"
+            f" {kernel.registers} registers per thread; try a smaller cluster or fewer stages"
+        )
