@@ -118,7 +118,7 @@ class Instruction:
     modifiers: tuple[str, ...]
     """The other dot-separated parts in order; `shared::cta` is one part."""
     operands: tuple[Operand, ...]
-    """In source order. A call always has (returns Vector, callee, arguments Vector[, prototype])."""
+    """In source order. A call has (returns Vector, callee, arguments Vector[, prototype])."""
     guard: tuple[str, bool] | None
     """(predicate register, negated) of `@%p` or `@!%p`."""
     line: int
@@ -147,6 +147,8 @@ class Relocation:
     addend: int
     generic: bool
     """Written as `generic(symbol)`: the address in the generic space."""
+    shift_bits: int = 0
+    """The address is shifted right by so much first: a mask such as `0xFF00(symbol)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,8 @@ class Function:
     directives: Mapping[str, tuple[int | str, ...]]
     """Performance and linking directives: maxntid -> (384, 1, 1), explicitcluster -> ()."""
     registers: Mapping[str, str]
-    """Every declared register -> its type. Of two scopes' `%p` the later is `%p$1`."""
+    """Unique name -> type (b32, pred) of every register that is declared by name, or that the
+    body uses from a range such as `%r<10>`. Of two scopes' `%p` the later is `%p$1`."""
     variables: Mapping[str, Variable]
     """Shared, local, param and static global variables declared inside."""
     body: tuple[Instruction, ...]
