@@ -8,7 +8,6 @@ said once and then done without.
 
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from typing import Any
 from ptxgen.assembler import Assembly, Cubin, plan_assembly
 from ptxgen.assembly_log import EntryUsage, read_messages
 from ptxgen.errors import OutputPathError
+from ptxgen.files import replacing
 
 SCHEMA = "ptxgen.cubin/1"
 MAX_BYTES = 1 << 30
@@ -189,7 +189,7 @@ def _digest(header: bytes, code: bytes) -> bytes:
 
 
 def _store(path: Path, cubin: Cubin) -> None:
-    """Write an entry beside its place and move it there, so that no reader sees half of one."""
+    """Write an entry; no reader sees half of one."""
     text = json.dumps(
         {
             "schema": SCHEMA,
@@ -201,16 +201,11 @@ def _store(path: Path, cubin: Cubin) -> None:
         }
     ).encode()
     data = b"%s %s\n%s" % (_digest(text, cubin.code), text, cubin.code)
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            temporary = Path(file.name)
+        with replacing(path) as file:
             file.write(data)
-        temporary.replace(path)
         evict()
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         _warn(error)
 
 

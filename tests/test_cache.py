@@ -35,7 +35,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     run = Assembly.run
 
-    def counting(self: Assembly, ptx: str, lines: Sequence[str | None] | None = None) -> Cubin:
+    def counting(self: Assembly, ptx: str, lines: Sequence[str] | None = None) -> Cubin:
         seen.append(ptx)
         return run(self, ptx, lines)
 
@@ -136,4 +136,4 @@ def test_processes_that_start_together_on_an_empty_cache_agree(folder: Path) -> 
         worker.join()
     assert len(codes) == 1
     assert len(list_entries()) == 1
-    assert not list(folder.glob("**/.tmp*"))
+    assert not list(folder.glob("**/.ptxgen-*"))

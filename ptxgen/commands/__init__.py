@@ -1,1 +1,1 @@
-"""PLACEHOLDER"""
+"""The commands, one file each: parse, call one public function, print."""

@@ -1,0 +1,147 @@
+"""The options that all commands share: which problem, and which config."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from types import ModuleType
+from typing import Any, TypeVar
+
+import click
+
+from ptxgen.arch import ARCHS, arch
+from ptxgen.dtypes import DTYPES
+from ptxgen.kernels import kernel_for
+from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TARGETS = ("gemm",)
+"""Problems that a command takes by name."""
+
+
+class SizeList(click.ParamType[tuple[int, ...]]):
+    """Sizes joined by x, such as 128x256x64."""
+
+    name = "sizes"
+
+    def __init__(self, *names: str, required: int) -> None:
+        self.names, self.required = names, required
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        optional = "".join(f"[x{n.upper()}]" for n in self.names[self.required :])
+        return "x".join(n.upper() for n in self.names[: self.required]) + optional
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).split("x")
+        if not (
+            self.required <= len(parts) <= len(self.names)
+            and all(re.fullmatch(r"\d+", part) for part in parts)
+        ):
+            self.fail(
+                f"{value!r} must be {self.required} to {len(self.names)} integers joined by x"
+            )
+        return tuple(int(part) for part in parts)
+
+
+_PROBLEM = (
+    click.option("--m", type=int, default=256, show_default=True, help="Rows of D."),
+    click.option("--n", type=int, default=256, show_default=True, help="Columns of D."),
+    click.option("--k", type=int, default=512, show_default=True, help="Length of the sums."),
+    click.option("--a", type=click.Choice(list(DTYPES)), default="bf16", show_default=True,
+                 help="Format of A."),
+    click.option("--b", type=click.Choice(list(DTYPES)), help="Format of B [default: that of A]."),
+    click.option("--d", type=click.Choice(list(DTYPES)), default="bf16", show_default=True,
+                 help="Format of D."),
+    click.option("--layout", type=click.Choice(LAYOUTS), default="nt", show_default=True,
+                 help="How A and B are stored. A: n [M,K], t [K,M]. B: n [K,N], t [N,K]."),
+    click.option("--scale", type=click.Choice(SCALES), default="none", show_default=True,
+                 help="Scale factors of A and B."),
+    click.option("--accumulate", type=click.Choice(ACCUMULATES), default="fast", show_default=True,
+                 help="fast: in the tensor core; promoted: FP32 sums of 128-K partial sums."),
+    click.option("--alpha", type=float, default=1.0, show_default=True, help="Factor of D."),
+    click.option("--a-stride", type=int, default=0, help="Elements between rows of A; 0 is dense."),
+    click.option("--b-stride", type=int, default=0, help="Elements between rows of B; 0 is dense."),
+    click.option("--d-stride", type=int, default=0, help="Elements between rows of D; 0 is dense."),
+)  # fmt: skip
+
+_CONFIG = (
+    click.option("--arch", default="sm_90a", show_default=True,
+                 help=f"Target: {', '.join(ARCHS)}."),
+    click.option("--tile", type=SizeList("m", "n", "k", required=2),
+                 help="The part of the problem that one CTA holds."),
+    click.option("--stages", type=int, help="Slots of the ring in shared memory."),
+    click.option("--cluster", type=SizeList("m", "n", required=1),
+                 help="CTAs that share tiles, along M and along N."),
+    click.option("--warpgroups", type=int, help="Consumer warpgroups."),
+    click.option("--swizzle", type=click.Choice(["auto", "none", "32", "64", "128"]),
+                 default="auto", show_default=True, help="Swizzle of A and B in shared memory."),
+    click.option("--store", type=click.Choice(["auto", "tma", "global"]), default="auto",
+                 show_default=True, help="How D is stored."),
+)  # fmt: skip
+
+
+def problem_options(command: F) -> F:
+    """Add the options that describe a problem."""
+    for option in reversed(_PROBLEM):
+        command = option(command)
+    return command
+
+
+def config_options(command: F) -> F:
+    """Add the options that choose a config. What is left out is chosen for the problem."""
+    for option in reversed(_CONFIG):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the options say."""
+
+    problem: Gemm
+    kernel: ModuleType
+    """Module of ptxgen.kernels that serves the arch."""
+    chosen: dict[str, int | str]
+    """Fields of the kernel's Config that were given."""
+
+    @property
+    def config(self) -> Any:
+        """The config: what was given, and the best of the rest.
+
+        Raises: ConfigError if no legal config has what was given.
+        """
+        return self.kernel.default_config(self.problem, **self.chosen)
+
+
+def select(values: dict[str, Any]) -> Selection:
+    """The problem and config that a command's options describe.
+
+    Raises: ProblemError, ConfigError.
+    """
+    names = {f.name for f in fields(Gemm)}
+    described = {name: value for name, value in values.items() if name in names}
+    described["b"] = values["b"] or values["a"]
+    problem = Gemm(**described)
+    return Selection(problem, kernel_for(problem, arch(values["arch"]).name), _chosen(values))
+
+
+def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
+    """Fields of a Config that the options give."""
+    chosen: dict[str, int | str] = {}
+    for option, names in (("tile", ("m", "n", "k")), ("cluster", ("m", "n"))):
+        for name, size in zip(names, values[option] or (), strict=False):
+            chosen[f"{option}_{name}"] = size
+    if values["cluster"] and len(values["cluster"]) == 1:
+        chosen["cluster_n"] = 1
+    for name in ("stages", "warpgroups"):
+        if values[name] is not None:
+            chosen[name] = values[name]
+    if values["swizzle"] != "auto":
+        chosen["swizzle_bytes"] = 0 if values["swizzle"] == "none" else int(values["swizzle"])
+    if values["store"] != "auto":
+        chosen["store"] = values["store"]
+    return chosen

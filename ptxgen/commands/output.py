@@ -1,0 +1,136 @@
+"""How commands print: tables, JSON and files."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from ptxgen import __version__
+from ptxgen.errors import ArgumentError, OutputPathError
+from ptxgen.files import replacing
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
+)
+
+
+def print_json(schema: str, data: dict[str, Any]) -> None:
+    """Print one object on stdout, with its schema and the version that wrote it."""
+    click.echo(json.dumps({"schema": schema, "ptxgen_version": __version__, **data}, indent=1))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table on stdout: drawn on a terminal, aligned plain text elsewhere.
+
+    A column is aligned to the right if all its cells are numbers.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], (int, float)) for row in rows)
+        for i in range(len(columns))
+    ]
+    if sys.stdout.isatty():
+        _draw(title, columns, cells, numeric)
+        return
+    widths = [max(len(row[i]) for row in (list(columns), *cells)) for i in range(len(columns))]
+    if title:
+        click.echo(title)
+    for row in [list(columns), *cells] if any(columns) else cells:
+        aligned = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        click.echo(("  " + "  ".join(aligned)).rstrip())
+    click.echo()
+
+
+def print_facts(title: str, facts: dict[str, object]) -> None:
+    """Print names and values, one a line."""
+    print_table(title, ("", ""), list(facts.items()))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
+
+
+def _draw(title: str, columns: Sequence[str], cells: list[list[str]], numeric: list[bool]) -> None:
+    """Draw a table with rich, which knows NO_COLOR and narrow encodings."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_header=any(columns),
+    )
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(text) for text in row))
+    Console().print(table)
+
+
+def note(text: str) -> None:
+    """Say something about the work on stderr."""
+    click.echo(text, err=True)
+
+
+def read_text(source: str) -> str:
+    """The text of a file, or of stdin if `source` is `-`.
+
+    Raises: ArgumentError if it cannot be read, or is not text.
+    """
+    data = read_bytes(source)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{source} must be UTF-8 text, got byte {data[error.start]:#04x} at "
+                            f"offset {error.start}") from error  # fmt: skip
+
+
+def read_bytes(source: str) -> bytes:
+    """The bytes of a file, or of stdin if `source` is `-`.
+
+    Raises: ArgumentError if it cannot be read.
+    """
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"cannot read {source}: {error.strerror}") from error
+
+
+@contextmanager
+def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
+    """Files to write, or stdout for `-`; None stays None. All appear when the block ends well.
+
+    Raises: OutputPathError before the block runs, if one of them cannot be written.
+    """
+    with ExitStack() as stack:
+        files: list[IO[bytes] | None] = []
+        for path in paths:
+            if path is None:
+                files.append(None)
+            elif path == "-":
+                files.append(sys.stdout.buffer)
+            else:
+                try:
+                    files.append(stack.enter_context(replacing(Path(path))))
+                except OSError as error:
+                    raise OutputPathError(
+                        f"cannot write {path}: {error.strerror or error}; try another path"
+                    ) from error
+        yield files
