@@ -1,0 +1,106 @@
+"""Operands: input data for a problem, made from a seed, with everything around it poisoned."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import ArgumentError
+from ptxgen.problem import FP8, Gemm
+from ptxgen.quantize import cast, numpy_dtype, quantize_rows, quantize_tensor
+
+Array = np.ndarray[Any, Any]
+
+KINDS = ("integers", "random", "positive")
+POISON = 0xFF
+"""Byte that fills gaps between rows and outputs: NaN in every format we use."""
+EXACT_SUM = {True: 1 << 13, False: 1 << 24}
+"""Integer sums below this are exact in the tensor core, for FP8 inputs (True) and others."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Inputs of a Gemm. A and B are views of storage whose gaps hold NaN."""
+
+    a: Array
+    """Stored shape of A, row stride as the problem says."""
+    b: Array
+    scale_a: Array | None
+    """float32 vector, or None without scales."""
+    scale_b: Array | None
+
+
+def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operands:
+    """Operands for `problem`, the same for the same arguments.
+
+    kind: integers - small integers whose every partial sum is exact in every accumulator, scales
+    powers of two, so that results compare bitwise; random - normal numbers, quantised as the
+    problem's scales say; positive - magnitudes of those, the worst case for accumulation.
+
+    Raises: ArgumentError if `kind` is not one of these.
+    """
+    if kind not in KINDS:
+        raise ArgumentError(f"data={kind!r} must be one of {', '.join(KINDS)}")
+    rng = np.random.default_rng(seed)
+    if kind == "integers":
+        return _integers(problem, rng)
+    values = [rng.standard_normal((rows, problem.k)) for rows in (problem.m, problem.n)]
+    if kind == "positive":
+        values = [np.abs(v) for v in values]
+    stored, scales = [], []
+    for name, x in zip((problem.a, problem.b), values, strict=True):
+        if problem.scale == "tensor":
+            q, scale = quantize_tensor(x, name)
+        elif problem.scale == "rowcol":
+            q, scale = quantize_rows(x, name)
+        else:
+            q, scale = cast(x, name), None
+        stored.append(q)
+        scales.append(scale)
+    return _place(problem, stored[0], stored[1], scales[0], scales[1])
+
+
+def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:
+    limit = EXACT_SUM[problem.a in FP8]
+    largest = max((v for v in (2, 1) if v * v * problem.k < limit), default=1)
+    a = rng.integers(-largest, largest + 1, (problem.m, problem.k))
+    b = rng.integers(-largest, largest + 1, (problem.n, problem.k))
+    if problem.k >= limit:
+        # More k than unit products may be summed: zero all but the first and last of them.
+        a[:, limit // 2 : problem.k - limit // 2 + 1] = 0
+    scales = [
+        np.exp2(rng.integers(-1, 2, length)).astype(np.float32) if problem.scale != "none" else None
+        for length in (problem.scale_a_length, problem.scale_b_length)
+    ]
+    return _place(
+        problem,
+        a.astype(numpy_dtype(problem.a)),
+        b.astype(numpy_dtype(problem.b)),
+        scales[0],
+        scales[1],
+    )
+
+
+def _place(
+    problem: Gemm, a: Array, b: Array, scale_a: Array | None, scale_b: Array | None
+) -> Operands:
+    """Put [M,K] and [N,K] values into their stored layouts and strides."""
+    a = a if problem.layout[0] == "n" else a.T
+    b = b if problem.layout[1] == "t" else b.T
+    return Operands(
+        _strided(a, problem.stride("a")), _strided(b, problem.stride("b")), scale_a, scale_b
+    )
+
+
+def _strided(x: Array, stride: int) -> Array:
+    storage = poisoned((x.shape[0], stride), x.dtype)
+    view = storage[:, : x.shape[1]]
+    view[...] = x
+    return view
+
+
+def poisoned(shape: tuple[int, ...], kind: Any) -> Array:
+    """A C-contiguous array whose every byte is POISON."""
+    kind = np.dtype(kind)
+    storage = np.full((*shape[:-1], shape[-1] * kind.itemsize), POISON, np.uint8)
+    return storage.view(kind)

@@ -1,0 +1,58 @@
+"""Quantisation on the host: casts to narrow formats, and the scales that undo them.
+
+A scale is what the stored value must be multiplied with: x is about q * scale.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ArgumentError
+
+Array = np.ndarray[Any, Any]
+
+
+def numpy_dtype(name: str) -> "np.dtype[Any]":
+    """The numpy dtype of our dtype `name` (ml_dtypes for those that numpy lacks)."""
+    return np.dtype(getattr(ml_dtypes, dtype(name).numpy_name, dtype(name).numpy_name))
+
+
+def cast(x: Array, name: str) -> Array:
+    """x rounded to nearest-even in dtype `name`, magnitudes above its largest value saturated.
+
+    NaN stays NaN.
+    """
+    limit = dtype(name).max_finite
+    return np.clip(x, -limit, limit).astype(numpy_dtype(name))
+
+
+def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
+    """x of any shape -> (q of dtype `name`, one float32 scale, shape [1]).
+
+    The largest magnitude of x becomes the largest of the format; a zero x gets scale 1.
+
+    Raises: ArgumentError if x holds NaN or infinity.
+    """
+    scale = _scale(np.max(np.abs(x), initial=0.0), name)
+    return cast(np.asarray(x, np.float64) / scale, name), scale.reshape(1).astype(np.float32)
+
+
+def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
+    """x of shape [rows, k] -> (q of dtype `name`, float32 scales of shape [rows]).
+
+    Raises: ArgumentError if x holds NaN or infinity.
+    """
+    scale = _scale(np.max(np.abs(x), axis=1, initial=0.0), name)
+    return cast(np.asarray(x, np.float64) / scale[:, None], name), scale.astype(np.float32)
+
+
+def _scale(amax: Any, name: str) -> Array:
+    """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
+    if not np.all(np.isfinite(amax)):
+        raise ArgumentError("quantisation needs finite values, got NaN or infinity; try nan_to_num")
+    scale = (np.asarray(amax, np.float64) / dtype(name).max_finite).astype(np.float32)
+    smallest = np.finfo(np.float32).smallest_normal
+    usable = np.where(scale >= smallest, scale, np.float32(1.0))
+    return np.asarray(usable, np.float64)
