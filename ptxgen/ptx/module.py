@@ -102,7 +102,7 @@ class Address:
     coordinates: Vector | None = None
 
     def __str__(self) -> str:
-        inner = f"{self.base}{self.offset:+d}" if self.offset else str(self.base)
+        inner = f"{self.base}+{self.offset}" if self.offset else str(self.base)
         return f"[{inner}, {self.coordinates}]" if self.coordinates is not None else f"[{inner}]"
 
 
