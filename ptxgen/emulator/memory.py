@@ -1,44 +1,17 @@
-"""Memories of the emulated GPU: global allocations, shared memory per CTA, local memory per warp.
+"""Blocks of memory with typed vector access: shared memory per CTA, local memory per warp."""
 
-Addresses follow what an H200 does: a shared::cluster address is rank << 24 | offset, static
-shared memory starts at offset 0x400, and generic addresses are windows beside global memory.
-Source: shared/reference/ptx.md C3, F4.
-"""
-
-from bisect import bisect_right
-from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.observer import Space
-from ptxgen.errors import EmulationError, MisalignedError, OutOfBoundsError
+from ptxgen.emulator.addresses import MAX_SMEM_BYTES, SMEM_WINDOW_END, STATIC_SMEM_OFFSET, Addresses
+from ptxgen.errors import MisalignedError, OutOfBoundsError
 
-Addresses = NDArray[np.int64]
 Words = NDArray[Any]
 
 POISON = 0xFF
 """Fills memory that nobody wrote: a NaN in e4m3, e5m2, bf16, f16 and f32, and a huge integer."""
-
-SHARED_RANK_SHIFT = 24
-SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
-STATIC_SMEM_OFFSET = 0x400
-"""The first KiB of the window is reserved."""
-MAX_SMEM_BYTES = 232448
-"""Shared memory of one CTA beside the reserved KiB (sm_90, sm_100, sm_103)."""
-SMEM_WINDOW_END = STATIC_SMEM_OFFSET + MAX_SMEM_BYTES
-
-SHARED_WINDOW = 0x7F00_0000_0000
-"""Generic address of shared::cluster address 0."""
-LOCAL_WINDOW = 0x7E00_0000_0000
-"""Generic address of local address 0."""
-WINDOW_BYTES = 1 << 32
-GLOBAL_BASE = 0x0010_0000_0000
-"""Address of the first global allocation."""
-GUARD_BYTES = 1 << 16
-"""Unmapped bytes between two allocations."""
-ALLOCATION_ALIGNMENT = 256
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _FORMAT = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -61,8 +34,8 @@ class MemoryBlock:
         storage = np.full(-(-nbytes // 16) * 16, POISON, np.uint8)
         self.u8: NDArray[np.uint8] = storage
         """Every byte (padded to a multiple of 16); index = address - base."""
-        self.u128: NDArray[np.complex128] = storage.view(np.complex128)
-        """The same in 16-byte units; only ever copied, never computed with."""
+        self.u128: NDArray[np.void] = storage.view("V16")
+        """The same in 16-byte units, which numpy copies about as fast as 8-byte ones."""
         self.views: dict[int, Words] = {s: storage.view(t) for s, t in _UNSIGNED.items()}
         raw = memoryview(cast(Any, storage))
         self._ints: dict[int, Any] = {s: raw.cast(cast(Any, f)) for s, f in _FORMAT.items()}
@@ -242,182 +215,3 @@ class LocalMemory(MemoryBlock):
                 f"[0, {self.legal_bytes:#x}) (lane {int(lanes[first])})"
             )
         return lanes * self.lane_bytes + offsets
-
-
-class GlobalMemory:
-    """Named allocations with unmapped guard bytes between them."""
-
-    def __init__(self, *, track: bool = False) -> None:
-        self._track = track
-        self._bases: list[int] = []
-        self._blocks: list[MemoryBlock] = []
-        self._next = GLOBAL_BASE
-        self._last: MemoryBlock | None = None
-
-    def allocate(self, nbytes: int, name: str = "") -> int:
-        """Address of `nbytes` new poisoned bytes, 256-byte aligned.
-
-        Raises: EmulationError if nbytes < 1.
-        """
-        if nbytes < 1:
-            raise EmulationError(f"an allocation must have at least 1 byte, got {nbytes}")
-        base = self._next
-        self._next = (
-            -(-(base + nbytes + GUARD_BYTES) // ALLOCATION_ALIGNMENT) * ALLOCATION_ALIGNMENT
-        )
-        label = f"buffer {name!r}" if name else f"allocation {base:#x}"
-        self._bases.append(base)
-        self._blocks.append(MemoryBlock(label, base, nbytes, track=self._track))
-        return base
-
-    def free(self, address: int) -> None:
-        """Give an allocation back; its address is never used again.
-
-        Raises: OutOfBoundsError if no allocation starts there.
-        """
-        if address not in self._bases:
-            raise OutOfBoundsError(f"free needs the start of a live allocation, got {address:#x}")
-        index = self._bases.index(address)
-        del self._bases[index], self._blocks[index]
-        self._last = None
-
-    def rename(self, address: int, name: str) -> None:
-        """Call the allocation that holds `address` by a buffer name in messages."""
-        self.block(address, 1).name = f"buffer {name!r}"
-
-    @property
-    def blocks(self) -> Iterable[MemoryBlock]:
-        """All live allocations in address order."""
-        return tuple(self._blocks)
-
-    def block(self, address: int, nbytes: int) -> MemoryBlock:
-        """The allocation that holds all bytes from `address` on.
-
-        Raises: OutOfBoundsError naming the nearest allocation and the overrun.
-        """
-        last = self._last
-        if last is not None and last.base <= address <= last.base + last.nbytes - nbytes:
-            return last
-        index = bisect_right(self._bases, address) - 1
-        if index >= 0:
-            found = self._blocks[index]
-            if address + nbytes <= found.base + found.nbytes:
-                self._last = found
-                return found
-        raise OutOfBoundsError(self._describe_miss(address, nbytes))
-
-    def load(self, addresses: Addresses, size: int) -> Words:
-        """As MemoryBlock.load; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size)
-        if block is not None:
-            return block.load(addresses, size)
-        return np.concatenate([self.block(int(a), size).load(a[None], size) for a in addresses])
-
-    def load_vector(self, addresses: Addresses, size: int, count: int) -> Words:
-        """As MemoryBlock.load_vector; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size * count)
-        if block is not None:
-            return block.load_vector(addresses, size, count)
-        parts = [
-            self.block(int(a), size * count).load_vector(a[None], size, count) for a in addresses
-        ]
-        return np.concatenate(parts, axis=1)
-
-    def store(self, addresses: Addresses, values: Words, size: int) -> None:
-        """As MemoryBlock.store; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size)
-        if block is not None:
-            block.store(addresses, values, size)
-            return
-        for lane, address in enumerate(addresses):
-            self.block(int(address), size).store(address[None], values[lane : lane + 1], size)
-
-    def store_vector(self, addresses: Addresses, values: Words, size: int) -> None:
-        """As MemoryBlock.store_vector; lanes may lie in different allocations."""
-        nbytes = size * len(values)
-        block = self._common_block(addresses, nbytes)
-        if block is not None:
-            block.store_vector(addresses, values, size)
-            return
-        for lane, address in enumerate(addresses):
-            part = values[:, lane : lane + 1]
-            self.block(int(address), nbytes).store_vector(address[None], part, size)
-
-    def load_int(self, address: int, size: int) -> int:
-        """As MemoryBlock.load_int."""
-        return self.block(address, size).load_int(address, size)
-
-    def store_int(self, address: int, value: int, size: int) -> None:
-        """As MemoryBlock.store_int."""
-        self.block(address, size).store_int(address, value, size)
-
-    def read(self, address: int, nbytes: int) -> NDArray[np.uint8]:
-        """A view of contiguous bytes of one allocation."""
-        return self.block(address, nbytes).read(address, nbytes)
-
-    def write(self, address: int, data: bytes | memoryview | NDArray[np.uint8]) -> None:
-        """Write contiguous bytes into one allocation."""
-        raw = np.frombuffer(data, np.uint8)
-        self.block(address, len(raw)).write(address, raw)
-
-    def _common_block(self, addresses: Addresses, size: int) -> MemoryBlock | None:
-        low, high = int(addresses.min()), int(addresses.max())
-        block = self.block(low, size)
-        return block if high + size <= block.base + block.nbytes else None
-
-    def _describe_miss(self, address: int, nbytes: int) -> str:
-        text = f"{nbytes}-byte access at global address {address:#x} must lie in one allocation; "
-        if address < 1 << 20:
-            return text + "this looks like a null or uninitialised pointer"
-        near = sorted(
-            self._blocks,
-            key=lambda b: max(b.base - address, address + nbytes - b.base - b.nbytes, 0),
-        )
-        if not near:
-            return text + "nothing is allocated"
-        block = near[0]
-        if address < block.base:
-            return text + f"it starts {block.base - address} B before {block.name}"
-        over = address + nbytes - block.base - block.nbytes
-        return text + f"it runs {over} B past the end of {block.name} ({block.nbytes} B)"
-
-
-def shared_generic(address: int) -> int:
-    """Generic address of a shared::cta or shared::cluster address (cvta.shared)."""
-    return SHARED_WINDOW + address
-
-
-def locate(address: int) -> tuple[Space, int]:
-    """State space and address in it of one generic address.
-
-    Shared: the address still holds the rank (shared::cluster).
-    """
-    if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW_BYTES:
-        return Space.SHARED, address - SHARED_WINDOW
-    if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW_BYTES:
-        return Space.LOCAL, address - LOCAL_WINDOW
-    return Space.GLOBAL, address
-
-
-def locate_lanes(addresses: Addresses) -> list[tuple[Space, Addresses, NDArray[np.intp]]]:
-    """Split generic addresses by state space: (space, addresses in it, positions of the lanes)."""
-    parts = []
-    window = addresses >> 32
-    for space, base in ((Space.SHARED, SHARED_WINDOW), (Space.LOCAL, LOCAL_WINDOW)):
-        found = np.flatnonzero(window == base >> 32)
-        if len(found):
-            parts.append((space, addresses[found] - base, found))
-    rest = np.flatnonzero((window != SHARED_WINDOW >> 32) & (window != LOCAL_WINDOW >> 32))
-    if len(rest):
-        parts.append((Space.GLOBAL, addresses[rest], rest))
-    return parts
-
-
-def split_shared(address: int) -> tuple[int, int]:
-    """(cluster rank, offset) of a shared::cluster address."""
-    return address >> SHARED_RANK_SHIFT, address & SHARED_OFFSET_MASK
-
-
-def join_shared(rank: int, offset: int) -> int:
-    """shared::cluster address of `offset` in the CTA of `rank` (mapa)."""
-    return rank << SHARED_RANK_SHIFT | offset & SHARED_OFFSET_MASK

@@ -1,0 +1,223 @@
+"""TMA: boxes of tensor maps between global and shared memory.
+
+A box travels as dense bytes of shape (rows, inner bytes): one row per combination of the outer
+box indices, dimension 1 fastest. Reading, placing, taking and writing are separate steps, so that
+a multicast reads once and an asynchronous copy can be split where a schedule wants it.
+Source: PTX ISA 9.0, "Tensors" and cp.async.bulk.tensor; measured behaviour in
+shared/reference/ptx.md B2, B5, B6.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ptxgen.emulator.box import (
+    Box,
+    BoxShape,
+    Selection,
+    box_shape,
+    check_coordinates,
+    four_rows,
+    select,
+    select_store,
+    smem_index,
+)
+from ptxgen.emulator.formats import round_tf32
+from ptxgen.emulator.global_memory import GlobalMemory
+from ptxgen.emulator.memory import MemoryBlock, SharedMemory
+from ptxgen.emulator.reductions import reduce_values
+from ptxgen.emulator.tensor_map import DecodedMap
+from ptxgen.errors import EmulationError
+
+NAN_FILL = 0x7FF7
+"""Halves of what oob_fill=nan writes, whatever the element type. Measured on an H200."""
+
+
+def read_box(tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory) -> Box:
+    """Load a box from global memory; elements outside the tensor become the fill value.
+
+    Raises: EmulationError (check_coordinates), OutOfBoundsError when the tensor itself reaches
+        beyond its allocation.
+    """
+    check_coordinates(tensor_map, coordinates)
+    shape = box_shape(tensor_map)
+    selection = select(tensor_map, shape, coordinates, shape.row_steps)
+    return _read(tensor_map, shape, selection, memory)
+
+
+def write_box(
+    tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory, box: Box
+) -> None:
+    """Store a box to global memory; elements past the end of the tensor are not written.
+
+    Raises: EmulationError (check_coordinates; negative coordinates, 715), OutOfBoundsError.
+    """
+    shape, selection = select_store(tensor_map, coordinates)
+    for block, offset, row, first, last in _pieces(shape, selection, memory):
+        block.u8[offset + first : offset + last] = box[row, first:last]
+        if block.initialised is not None:
+            block.initialised[offset + first : offset + last] = True
+
+
+def reduce_box(
+    tensor_map: DecodedMap,
+    coordinates: Sequence[int],
+    memory: GlobalMemory,
+    box: Box,
+    operation: str,
+) -> None:
+    """cp.reduce.async.bulk.tensor: combine a box with global memory, element by element.
+
+    `operation` is add, min, max, inc, dec, and, or, xor; the element type is the map's.
+    Raises: as write_box, and EmulationError for a type without that operation.
+    """
+    shape, selection = select_store(tensor_map, coordinates)
+    kind = _REDUCE_TYPES.get(tensor_map.element_type)
+    if kind is None:
+        raise EmulationError(f"TMA cannot reduce elements of type {tensor_map.element_type}")
+    for block, offset, row, first, last in _pieces(shape, selection, memory):
+        old = block.u8[offset + first : offset + last]
+        new = np.ascontiguousarray(box[row, first:last])
+        old[:] = reduce_values(operation, kind, old, new)
+
+
+def place_box(tensor_map: DecodedMap, box: Box, smem: SharedMemory, offset: int) -> None:
+    """Write a box to shared memory at `offset`, swizzled; the gaps of a narrow box stay.
+
+    Raises: MisalignedError below 128-byte alignment (716), OutOfBoundsError.
+    """
+    m = tensor_map
+    index = smem_index(m, box.shape[0], box.shape[1], smem, offset)
+    if m.swizzle == "128B_ATOM_32B_FLIP_8B":
+        smem.views[8][index] = np.ascontiguousarray(box).view(np.uint64).ravel()
+    else:
+        smem.u128[index] = np.ascontiguousarray(box).view("V16").ravel()
+    if smem.initialised is not None:
+        unit = 8 if m.swizzle == "128B_ATOM_32B_FLIP_8B" else 16
+        smem.initialised.reshape(-1, unit)[index] = True
+
+
+def take_box(tensor_map: DecodedMap, smem: SharedMemory, offset: int) -> Box:
+    """Read the box of a store from shared memory at `offset`, undoing the swizzle.
+
+    Raises: MisalignedError below 128-byte alignment (716), OutOfBoundsError.
+    """
+    m = tensor_map
+    shape = box_shape(m)
+    index = smem_index(m, shape.rows, shape.smem_row_bytes, smem, offset)
+    if m.swizzle == "128B_ATOM_32B_FLIP_8B":
+        units = smem.views[8][index].view(np.uint8)
+    else:
+        units = smem.u128[index].view(np.uint8)
+    dense: Box = units.reshape(shape.rows, shape.smem_row_bytes)
+    if m.element_type == "16u6_align16b":
+        return pack_slots(dense, 12)
+    if m.element_type == "16u4_align16b":
+        raise EmulationError("16u4_align16b maps cannot be stored from shared memory")
+    return dense
+
+
+def gather_rows(tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory) -> Box:
+    """tile::gather4: four rows of a 2-D map, coordinates {column, row0, row1, row2, row3}.
+
+    Raises: EmulationError, OutOfBoundsError.
+    """
+    shape, steps = four_rows(tensor_map, coordinates)
+    selection = select(tensor_map, shape, (coordinates[0], 0), steps)
+    return _read(tensor_map, shape, selection, memory)
+
+
+def scatter_rows(
+    tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory, box: Box
+) -> None:
+    """tile::scatter4: the inverse of gather_rows, clipped.
+
+    Raises: EmulationError, OutOfBoundsError.
+    """
+    shape, steps = four_rows(tensor_map, coordinates)
+    if min(coordinates) < 0:
+        raise EmulationError(f"a TMA store needs coordinates >= 0, got {tuple(coordinates)}")
+    selection = select(tensor_map, shape, (coordinates[0], 0), steps)
+    for block, offset, row, first, last in _pieces(shape, selection, memory):
+        block.u8[offset + first : offset + last] = box[row, first:last]
+
+
+def take_rows(tensor_map: DecodedMap, smem: SharedMemory, offset: int) -> Box:
+    """Read the four rows of a scatter4 from shared memory.
+
+    Raises: MisalignedError, OutOfBoundsError.
+    """
+    shape = box_shape(tensor_map)
+    index = smem_index(tensor_map, 4, shape.smem_row_bytes, smem, offset)
+    dense: Box = smem.u128[index].view(np.uint8).reshape(4, shape.smem_row_bytes)
+    return dense
+
+
+def unpack_slots(packed: Box, slot_bytes: int) -> Box:
+    """Spread 16-element groups of `slot_bytes` over 16-byte slots, zero padded."""
+    rows, nbytes = packed.shape
+    slots = np.zeros((rows, nbytes // slot_bytes, 16), np.uint8)
+    slots[:, :, :slot_bytes] = packed.reshape(rows, -1, slot_bytes)
+    return slots.reshape(rows, -1)
+
+
+def pack_slots(slots: Box, slot_bytes: int) -> Box:
+    """The inverse of unpack_slots: drop the padding."""
+    rows = slots.shape[0]
+    return np.ascontiguousarray(slots.reshape(rows, -1, 16)[:, :, :slot_bytes]).reshape(rows, -1)
+
+
+_REDUCE_TYPES = {
+    "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64", "float16": "f16",
+    "bfloat16": "bf16", "float32": "f32", "float32_ftz": "f32", "float64": "f64",
+}  # fmt: skip
+
+
+def _read(m: DecodedMap, shape: BoxShape, found: Selection, memory: GlobalMemory) -> Box:
+    whole = found.inside is None and found.last - found.first == shape.global_row_bytes
+    if whole:
+        low, high = int(found.sources.min()), int(found.sources.max()) + shape.global_row_bytes
+        block = memory.block(low, high - low)
+        chunks = shape.global_row_bytes // 16
+        if shape.global_row_bytes % 16 == 0 and low % 16 == 0:
+            index = (found.sources - block.base >> 4)[:, None] + np.arange(chunks)
+            box: Box = block.u128[index].view(np.uint8)
+        else:
+            columns = np.arange(shape.global_row_bytes)
+            box = block.u8[(found.sources - block.base)[:, None] + columns]
+    else:
+        box = np.empty((shape.rows, shape.global_row_bytes), np.uint8)
+        if m.oob_fill == "nan":
+            box.view(np.uint16)[:] = NAN_FILL
+        else:
+            box[:] = 0
+        rows = np.arange(shape.rows) if found.inside is None else np.flatnonzero(found.inside)
+        if len(rows) and found.last > found.first:
+            sources = found.sources[rows] + found.first
+            width = found.last - found.first
+            low, high = int(sources.min()), int(sources.max()) + width
+            block = memory.block(low, high - low)
+            index = (sources - block.base)[:, None] + np.arange(width)
+            box[rows, found.first : found.last] = block.u8[index]
+    if m.element_type in ("tfloat32", "tfloat32_ftz"):
+        box = round_tf32(box.view(np.uint32)).view(np.uint8)
+    elif m.element_type == "16u4_align16b":
+        box = unpack_slots(box, 8)
+    elif m.element_type == "16u6_align16b":
+        box = unpack_slots(box, 12)
+    return box
+
+
+def _pieces(
+    shape: BoxShape, found: Selection, memory: GlobalMemory
+) -> list[tuple[MemoryBlock, int, int, int, int]]:
+    """(allocation, offset of the row in it, row, first byte, last byte) of each row inside."""
+    if found.last <= found.first:
+        return []
+    rows = range(shape.rows) if found.inside is None else np.flatnonzero(found.inside).tolist()
+    pieces = []
+    for row in rows:
+        source = int(found.sources[row])
+        block = memory.block(source + found.first, found.last - found.first)
+        pieces.append((block, source - block.base, row, found.first, found.last))
+    return pieces

@@ -1,0 +1,399 @@
+"""TMA boxes against a per-element loop written from the measured rules (ptx.md B2, B4, B6)."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ptxgen.emulator.box import box_shape, smem_footprint
+from ptxgen.emulator.global_memory import GlobalMemory
+from ptxgen.emulator.memory import POISON, SMEM_WINDOW_END, SharedMemory
+from ptxgen.emulator.swizzle import PERIOD_BYTES, swizzle
+from ptxgen.emulator.tensor_map import DecodedMap, Im2col, decode, encode, from_launch, replace
+from ptxgen.emulator.tma import (
+    gather_rows,
+    place_box,
+    read_box,
+    reduce_box,
+    scatter_rows,
+    take_box,
+    take_rows,
+    write_box,
+)
+from ptxgen.emulator.tma_im2col import read_im2col
+from ptxgen.errors import EmulationError, LaunchError, MisalignedError, OutOfBoundsError
+from ptxgen.launch import TensorMap
+
+RNG = np.random.default_rng(7)
+
+
+def make_map(memory, element_type="uint8", size=1, dims=(256, 64), box=(64, 16), **fields):
+    """A packed tensor of random bytes in a new buffer, and a map over it."""
+    strides = [dims[0] * size]
+    for extent in dims[1:-1]:
+        strides.append(strides[-1] * extent)
+    strides = strides[: len(dims) - 1]
+    nbytes = int(np.prod(dims)) * size
+    address = memory.allocate(nbytes, "tensor")
+    memory.write(address, RNG.integers(0, 256, nbytes, np.uint8))
+    described = TensorMap(
+        "tensor", 0, element_type, tuple(dims), tuple(strides), tuple(box), **fields
+    )
+    return from_launch(described, address)
+
+
+def elements_of(m, memory, coordinates, fill=0):
+    """{linear smem byte: byte} of a box, one element at a time."""
+    size = m.element_bits // 8
+    pitch = {"none": 0, "32B": 32, "64B": 64}.get(m.swizzle, 128)
+    counts = [
+        -(-b // (s if i else 1))
+        for i, (b, s) in enumerate(zip(m.box, m.element_strides, strict=False))
+    ]
+    pitch = pitch or counts[0] * size
+    found = {}
+    rows = list(product(*[range(c) for c in reversed(counts[1:])]))
+    for row, outer in enumerate(rows):
+        outer = outer[::-1]
+        for i0 in range(counts[0]):
+            at = [coordinates[0] + i0]
+            at += [
+                c + i * s
+                for c, i, s in zip(coordinates[1:], outer, m.element_strides[1:], strict=False)
+            ]
+            inside = all(0 <= a < d for a, d in zip(at, m.dims, strict=False))
+            address = m.address + at[0] * size
+            address += sum(a * s for a, s in zip(at[1:], m.strides_bytes, strict=False))
+            for byte in range(size):
+                value = int(memory.load_int(address + byte, 1)) if inside else fill
+                found[row * pitch + i0 * size + byte] = value
+    return found
+
+
+def check_load(m, memory, coordinates, offset):
+    smem = SharedMemory(SMEM_WINDOW_END)
+    box = read_box(m, coordinates, memory)
+    place_box(m, box, smem, offset)
+    wanted = np.full_like(smem.u8, POISON)
+    for linear, value in elements_of(m, memory, coordinates).items():
+        wanted[swizzle(offset + linear, m.swizzle)] = value
+    assert np.array_equal(smem.u8, wanted)
+
+
+SPANS = {"none": 128, "32B": 32, "64B": 64}
+
+
+@pytest.mark.parametrize(
+    ("mode", "inner"),
+    [
+        (mode, inner)
+        for mode in PERIOD_BYTES
+        for inner in (16, 32, 64, 128)
+        if mode != "96B" and inner <= SPANS.get(mode, 128)
+    ],
+)
+@pytest.mark.parametrize("offset", [0x400, 0x480, 0xB80])
+def test_box_lands_swizzled_with_the_span_as_row_pitch(mode, inner, offset):
+    memory = GlobalMemory()
+    m = make_map(memory, dims=(256, 64), box=(inner, 24), swizzle=mode)
+    check_load(m, memory, (32, 5), offset)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_boxes_of_every_rank_clip_on_all_sides(rank):
+    memory = GlobalMemory()
+    dims = (20, 6, 5, 4, 3)[:rank]
+    box = (16, 4, 2, 2, 2)[:rank]
+    m = make_map(memory, "uint32", 4, dims, box, element_strides=(1,) * rank)
+    for start in product((-4, 0, 12), *[(-1, 0, d - 1) for d in dims[1:]]):
+        check_load(m, memory, start, 0x400)
+
+
+def test_element_strides_skip_and_shrink_the_box():
+    memory = GlobalMemory()
+    m = make_map(memory, "uint16", 2, (64, 30), (32, 7), element_strides=(3, 2))
+    assert box_shape(m).counts == (32, 4)
+    assert box_shape(m).tx_bytes == 32 * 4 * 2
+    check_load(m, memory, (8, 3), 0x800)
+    check_load(m, memory, (8, 25), 0x800)
+
+
+@pytest.mark.parametrize("coordinates", [(-(2**31), 0), (2**31 - 16, 0), (0, -(2**31))])
+def test_box_far_outside_is_all_fill(coordinates):
+    memory = GlobalMemory()
+    m = make_map(memory)
+    assert not read_box(m, coordinates, memory).any()
+
+
+@pytest.mark.parametrize(
+    ("element_type", "size"), [("float16", 2), ("float32", 4), ("float64", 8), ("bfloat16", 2)]
+)
+def test_nan_fill_writes_7ff7_halves(element_type, size):
+    memory = GlobalMemory()
+    m = make_map(memory, element_type, size, (64, 4), (32, 2), oob_fill="nan")
+    box = read_box(m, (64, 0), memory)
+    assert (box.view(np.uint16) == 0x7FF7).all()
+
+
+@pytest.mark.parametrize(
+    ("bits", "loaded"),
+    [(0x3F801FFF, 0x3F802000), (0x7FC12345, 0x7FFFE000), (0x7F7FFFFF, 0x7F800000),
+     (0x00001001, 0x00002000), (0x00001000, 0x00000000), (0xBF803000, 0xBF804000)],
+)  # fmt: skip
+def test_tf32_maps_round_to_nearest_even(bits, loaded):
+    memory = GlobalMemory()
+    m = make_map(memory, "tfloat32", 4, (4, 1), (4, 1))
+    memory.store_int(m.address, bits, 4)
+    assert read_box(m, (0, 0), memory).view(np.uint32)[0, 0] == loaded
+
+
+def test_float32_maps_copy_bits():
+    memory = GlobalMemory()
+    m = make_map(memory, "float32_ftz", 4, (4, 1), (4, 1))
+    for bits in (0x3F801FFF, 0x7FC12345, 1):
+        memory.store_int(m.address, bits, 4)
+        assert read_box(m, (0, 0), memory).view(np.uint32)[0, 0] == bits
+
+
+@pytest.mark.parametrize("coordinate", [1, 2, 7, -1, -12])
+def test_inner_coordinate_off_16_bytes_faults(coordinate):
+    memory = GlobalMemory()
+    m = make_map(memory, "uint16", 2, (64, 4), (32, 2))
+    with pytest.raises(EmulationError, match="multiple of 16"):
+        read_box(m, (coordinate, 0), memory)
+
+
+@pytest.mark.parametrize("offset", [0x404, 0x410, 0x420, 0x440])
+def test_box_below_128_byte_alignment_faults(offset):
+    memory = GlobalMemory()
+    m = make_map(memory)
+    with pytest.raises(MisalignedError):
+        place_box(m, read_box(m, (0, 0), memory), SharedMemory(0x2000), offset)
+
+
+def test_box_past_the_end_of_shared_memory_faults():
+    memory = GlobalMemory()
+    m = make_map(memory)
+    with pytest.raises(OutOfBoundsError):
+        place_box(m, read_box(m, (0, 0), memory), SharedMemory(0x800), 0x480)
+
+
+def test_map_larger_than_its_buffer_faults():
+    memory = GlobalMemory()
+    m = make_map(memory, dims=(64, 16), box=(64, 16))
+    larger = DecodedMap(m.address, "uint8", (64, 17), (64,), (64, 16), (1, 1))
+    with pytest.raises(OutOfBoundsError, match="tensor"):
+        read_box(larger, (0, 1), memory)
+
+
+def test_store_is_clipped_and_undoes_the_swizzle():
+    memory = GlobalMemory()
+    m = make_map(memory, "uint16", 2, (40, 10), (32, 8), swizzle="64B")
+    before = memory.read(m.address, 800).copy()
+    smem = SharedMemory(0x2000)
+    smem.u8[0x400:] = RNG.integers(0, 256, len(smem.u8) - 0x400, np.uint8)
+    write_box(m, (16, 5), memory, take_box(m, smem, 0x480))
+    wanted = before.view(np.uint16).reshape(10, 40)
+    for row in range(5):
+        for i in range(24):
+            at = swizzle(0x480 + row * 64 + 2 * i, "64B")
+            wanted[5 + row, 16 + i] = smem.load_int(at, 2)
+    assert np.array_equal(memory.read(m.address, 800).view(np.uint16).reshape(10, 40), wanted)
+
+
+def test_store_at_a_negative_coordinate_faults():
+    memory = GlobalMemory()
+    m = make_map(memory)
+    with pytest.raises(EmulationError, match=">= 0"):
+        write_box(m, (0, -1), memory, np.zeros((16, 64), np.uint8))
+
+
+@pytest.mark.parametrize("operation", ["add", "min", "max", "inc", "dec", "and", "or", "xor"])
+def test_reduce_combines_u32_elements(operation):
+    memory = GlobalMemory()
+    m = make_map(memory, "uint32", 4, (8, 4), (8, 4))
+    values = np.array([[0, 1, 5, 7, 2**32 - 1, 3, 9, 2]] * 4, np.uint32)
+    other = np.array([[5, 1, 4, 9, 1, 0, 12, 2**31]] * 4, np.uint32)
+    memory.write(m.address, values.tobytes())
+    reduce_box(m, (0, 0), memory, other.view(np.uint8), operation)
+    wanted = {
+        "add": lambda a, b: (a + b) % 2**32, "min": min, "max": max,
+        "inc": lambda a, b: 0 if a >= b else a + 1,
+        "dec": lambda a, b: b if a == 0 or a > b else a - 1,
+        "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    }[operation]  # fmt: skip
+    got = memory.read(m.address, 128).view(np.uint32).reshape(4, 8)
+    assert got[0].tolist() == [
+        wanted(int(a), int(b)) for a, b in zip(values[0], other[0], strict=False)
+    ]
+    assert (got == got[0]).all()
+
+
+def test_packed_sub_byte_maps_pad_to_16_byte_slots_and_count_payload():
+    memory = GlobalMemory()
+    m = DecodedMap(memory.allocate(128), "16u4_align16b", (128, 2), (64,), (128, 2), (1, 1), "128B")
+    memory.write(m.address, RNG.integers(0, 256, 128, np.uint8))
+    assert box_shape(m).tx_bytes == 128
+    box = read_box(m, (0, 0), memory)
+    assert box.shape == (2, 128)
+    slots = box.reshape(2, 8, 16)
+    assert np.array_equal(slots[:, :, :8].ravel(), memory.read(m.address, 128))
+
+
+def test_gather4_reads_the_named_rows_and_scatter4_writes_them():
+    memory = GlobalMemory()
+    m = make_map(memory, dims=(128, 64), box=(64, 1), swizzle="64B")
+    rows = memory.read(m.address, 128 * 64).reshape(64, 128).copy()
+    coordinates = (32, 7, 3, 63, 64)
+    box = gather_rows(m, coordinates, memory)
+    assert np.array_equal(box[:3], rows[[7, 3, 63], 32:96])
+    assert not box[3].any()
+    smem = SharedMemory(0x1000)
+    place_box(m, box, smem, 0x800)
+    scatter_rows(m, (0, 1, 2, 4, 5), memory, take_rows(m, smem, 0x800))
+    rows[[1, 2, 4, 5], :64] = box
+    assert np.array_equal(memory.read(m.address, 128 * 64).reshape(64, 128), rows)
+
+
+def test_footprint_names_exactly_the_bytes_that_a_box_writes():
+    memory = GlobalMemory()
+    for mode, inner in (("none", 48), ("128B", 32), ("128B", 128), ("32B", 16), ("64B", 64)):
+        m = make_map(memory, dims=(128, 64), box=(inner, 12), swizzle=mode)
+        smem = SharedMemory(0x4000, track=True)
+        box = read_box(m, (0, 0), memory)
+        place_box(m, box, smem, 0x480)
+        offsets, size = smem_footprint(m, *box.shape, 0x480)
+        named = np.zeros(len(smem.u8), bool)
+        named[offsets[:, None] + np.arange(size)] = True
+        assert np.array_equal(named, smem.initialised), mode
+
+
+def im2col_reference(m, memory, coordinates, offsets):
+    """Walk pixel by pixel: W, then H, then D, then N (ptx.md B3)."""
+    spatial = m.dims[1:-1]
+    low = m.im2col.lower_corner
+    high = [d - 1 + u for d, u in zip(spatial, m.im2col.upper_corner, strict=False)]
+    at, image, rows = list(coordinates[1:-1]), coordinates[-1], []
+    for _ in range(m.im2col.pixels):
+        pixel = [a + o for a, o in zip(at, offsets, strict=False)] + [image]
+        row = []
+        for channel in range(m.im2col.channels):
+            where = [coordinates[0] + channel, *pixel]
+            inside = all(0 <= a < d for a, d in zip(where, m.dims, strict=False))
+            address = m.address + where[0]
+            address += sum(a * s for a, s in zip(where[1:], m.strides_bytes, strict=False))
+            row.append(memory.load_int(address, 1) if inside else 0)
+        rows.append(row)
+        for i in range(len(at)):
+            at[i] += m.element_strides[1 + i]
+            if at[i] <= high[i]:
+                break
+            at[i] = low[i]
+        else:
+            image += 1
+    return np.array(rows, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "start", "offsets", "strides"),
+    [((0, 0), (0, 0), (0, 0, 0, 0), (0, 0), (1, 1)),
+     ((-1, -1), (-1, -1), (16, -1, -1, 0), (2, 1), (1, 1)),
+     ((-1, 0), (1, -2), (0, 3, 2, 1), (0, 2), (2, 1)),
+     ((-2, -1), (0, 1), (16, 4, 1, 1), (1, 1), (1, 2))],
+)  # fmt: skip
+def test_im2col_walks_width_first_inside_its_corners(lower, upper, start, offsets, strides):
+    memory = GlobalMemory()
+    dims, spatial_strides = (32, 6, 5, 2), (1, *strides, 1)
+    address = memory.allocate(32 * 6 * 5 * 2)
+    memory.write(address, RNG.integers(0, 256, 1920, np.uint8))
+    m = DecodedMap(
+        address, "uint8", dims, (32, 192, 960), (), spatial_strides,
+        im2col=Im2col(lower, upper, 16, 40),
+    )  # fmt: skip
+    got = read_im2col(m, start, offsets, memory)
+    assert np.array_equal(got, im2col_reference(m, memory, start, offsets))
+
+
+def test_im2col_start_below_the_lower_corner_faults():
+    memory = GlobalMemory()
+    m = DecodedMap(
+        memory.allocate(1920), "uint8", (32, 6, 5, 2), (32, 192, 960), (), (1, 1, 1, 1),
+        im2col=Im2col((0, 0), (0, 0), 16, 8),
+    )  # fmt: skip
+    with pytest.raises(EmulationError, match="lower corner"):
+        read_im2col(m, (0, -1, 0, 0), (0, 0), memory)
+
+
+def test_tensor_map_survives_128_bytes():
+    fields = {"element_type": "tfloat32", "dims": (2**32, 7, 5), "strides_bytes": (2**40 - 16, 48)}
+    plain = DecodedMap(
+        0x7F00001230, box=(8, 256, 3), element_strides=(1, 8, 2), swizzle="128B_ATOM_64B",
+        l2_promotion="256B", oob_fill="nan", **fields,
+    )  # fmt: skip
+    assert decode(encode(plain)) == plain
+    for rank in (3, 4, 5):
+        corners = ((-16, 3, -7)[: rank - 2], (15, -1, 0)[: rank - 2])
+        im2col = DecodedMap(
+            0x1000, "bfloat16", (64, 9, 8, 7, 6)[:rank], (128,) * (rank - 1), (), (1,) * rank,
+            im2col=Im2col(*corners, 64, 1024),
+        )  # fmt: skip
+        assert decode(encode(im2col)) == im2col
+
+
+def test_tensor_map_words_are_those_seen_on_an_h200():
+    m = DecodedMap(
+        0x7F1234560, "bfloat16", (4096, 100), (8192,), (64, 128), (1, 1), "128B", "none", "256B"
+    )
+    words = np.frombuffer(encode(m), np.uint64).tolist()
+    assert words[0] == 0x7F1234560
+    assert words[1] == (1 << 4) | (10 << 7) | (3 << 13) | (3 << 17) | (8192 >> 4) << 32
+    assert words[4] == 4095 | 99 << 32
+    assert words[6] == 63 << 56
+    assert words[7] == 127
+    assert words[8] == 64 * 128 * 2
+    assert words[9] == 1024
+
+
+def test_replaced_fields_decode():
+    data = encode(DecodedMap(0x1000, "uint8", (256, 64), (256,), (64, 16), (1, 1)))
+    data = replace(data, "global_address", 0x2000)
+    data = replace(data, "global_dim", 31, 1)
+    data = replace(data, "global_stride", 512, 0)
+    data = replace(data, "box_dim", 32, 0)
+    data = replace(data, "swizzle_mode", 2)
+    assert decode(data) == DecodedMap(
+        0x2000, "uint8", (256, 31), (512,), (32, 16), (1, 1), swizzle="64B"
+    )
+
+
+def test_map_that_was_never_encoded_is_named():
+    with pytest.raises(EmulationError, match="never encoded"):
+        decode(bytes(128))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"dims": (), "strides_bytes": (), "box": ()}, "1 to 5 dims"),
+        ({"offset_bytes": 8}, "multiple of 16"),
+        ({"strides_bytes": (24,)}, "multiple of 16"),
+        ({"strides_bytes": (2**40,)}, "below 2"),
+        ({"box": (64, 257)}, "256"),
+        ({"box": (7, 8)}, "multiple of 16 bytes"),
+        ({"element_strides": (9, 1)}, "element_strides"),
+        ({"swizzle": "64B", "box": (64, 8)}, "64 B"),
+        ({"interleave": "16B"}, "3 dims"),
+        ({"element_type": "uint16", "oob_fill": "nan"}, "floating"),
+        ({"box": (256, 256), "element_type": "float64", "swizzle": "none"}, "shared memory"),
+        ({"dims": (0, 64)}, "dims"),
+        ({"element_type": "16u4_align16b", "box": (128, 4), "dims": (130, 4)}, "multiple of 128"),
+    ],
+)
+def test_illegal_tensor_map_is_refused_with_its_rule(change, rule):
+    legal = {
+        "element_type": "bfloat16", "dims": (256, 64), "strides_bytes": (512,), "box": (64, 8),
+        "element_strides": (1, 1), "swizzle": "128B",
+    }  # fmt: skip
+    m = TensorMap("a", **{**legal, **change})
+    with pytest.raises(LaunchError, match=rule):
+        from_launch(m, 0x1000 + m.offset_bytes)
