@@ -53,6 +53,11 @@ class OperandTile:
     """Equal parts, one loaded (and multicast) by each CTA of the cluster that shares the tile."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the CTAs of the cluster share the tile, each loading one slice for all."""
+        return self.slices > 1
+
+    @property
     def chunk_elements(self) -> int:
         """Elements of the contiguous dimension in one box."""
         return (self.swizzle_bytes or CHUNK_BYTES) // self.dtype.bytes

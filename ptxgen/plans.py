@@ -41,6 +41,18 @@ class Plan:
     """What only this kernel's template and its parts print: strings, integers, frozen
     dataclasses and lists of them."""
 
+    @property
+    def param_declarations(self) -> list[str]:
+        """The entry's `.param` list, one line each, in the order of `launch.params`."""
+        lines = []
+        for param in self.launch.params:
+            if param.kind == "tensor_map":
+                lines.append(f".param .align 64 .b8 {param.name}[128]")
+            else:
+                kind = "u64" if param.kind == "pointer" else param.kind
+                lines.append(f".param .{kind} {param.name}")
+        return [f"{line}," for line in lines[:-1]] + lines[-1:]
+
     def __getattr__(self, name: str) -> Any:
         """A kernel's own field, read as an attribute."""
         if name.startswith("_") or name == "fields":

@@ -100,8 +100,11 @@ def render(plan: Plan) -> Rendered:
     for line in marked.split("\n"):
         marks = _MARK.findall(line)
         text = _MARK.sub("", line).rstrip()
-        if not text and (marks or (lines and not lines[-1])):
+        if not text and (marks or not lines or not lines[-1]):
             continue
         lines.append(text)
         origins.append(marks[0] if marks else "")
-    return Rendered("\n".join(lines).rstrip("\n") + "\n", tuple(origins))
+    while lines and not lines[-1]:
+        lines.pop()
+        origins.pop()
+    return Rendered("".join(f"{line}\n" for line in lines), tuple(origins))
