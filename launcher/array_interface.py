@@ -6,7 +6,7 @@ Source: numba-cuda documentation, "CUDA Array Interface (Version 3)".
 from typing import Any
 
 from ptxgen.errors import ArgumentError
-from ptxgen.launcher.operands import Operand, dense_strides, numpy_dtype_name
+from ptxgen.launcher.arrays import Operand, dense_strides, numpy_dtype_name
 
 _NAMES = {"f2": "f16", "f4": "f32", "f8": "float64", "b1": "bool"}
 _KINDS = {"u": "uint", "i": "int", "V": "void", "c": "complex"}

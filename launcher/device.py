@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +14,7 @@ from ptxgen.launcher.driver import CONTEXT_KILLERS, check, driver_error, load_dr
 from ptxgen.launcher.module import Module, load_module
 from ptxgen.launcher.module_cache import ModuleCache
 from ptxgen.launcher.properties import device_properties
+from ptxgen.launcher.streams import LEGACY_STREAM
 
 _devices: dict[int, "GpuDevice"] = {}
 """Context id (a handle may be used again after its context is gone) -> its device."""
@@ -45,6 +46,8 @@ class GpuDevice:
         self.name = self.properties.name
         self.modules = ModuleCache(self._load_module, self._unload_module)
         self._last_launch = ""
+        self._event: Any = None
+        self._event_lock = threading.Lock()
 
     @classmethod
     def get(cls, index: int | None = None) -> "GpuDevice":
@@ -82,13 +85,18 @@ class GpuDevice:
         if code and code not in CONTEXT_KILLERS:
             raise driver_error(self.driver, "cuMemFree", code, f"address {address:#x}")
 
-    def write(self, address: int, data: bytes | memoryview) -> None:
-        """Copy host bytes to `address`, in the order of the legacy default stream."""
+    def write(self, address: int, data: bytes | memoryview, stream: int = 0) -> None:
+        """Copy host bytes to `address`, in the order of `stream`; `data` may then be changed."""
         source = np.frombuffer(data, np.uint8)
         if source.size:
             with self.current():
-                result = self.driver.cuMemcpyHtoD(address, source.ctypes.data, source.size)
-                check("cuMemcpyHtoD", result, self._where(f"{source.size} bytes"))
+                # The driver copies pageable memory before it returns; pinned memory it may not.
+                result = self.driver.cuMemcpyHtoDAsync(
+                    address, source.ctypes.data, source.size, stream
+                )
+                check("cuMemcpyHtoDAsync", result, self._where(f"{source.size} bytes"))
+                result = self.driver.cuStreamSynchronize(stream)
+                check("cuStreamSynchronize", result, self._where())
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Copy `nbytes` bytes at `address` to the host, after all launches have finished.
@@ -137,6 +145,22 @@ class GpuDevice:
 
         PreparedCall(self, launch, ptx)(addresses, stream)
 
+    def order_after(self, stream: int, producer: int) -> None:
+        """Make later work on `stream` wait for the work that is now on stream `producer`.
+
+        The host does not wait. Nothing happens where both are the same stream.
+        """
+        if stream == producer or {stream, producer} <= {0, LEGACY_STREAM}:
+            return
+        with self._event_lock, self.current():
+            if self._event is None:
+                flags = int(self.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+                self._event = check("cuEventCreate", self.driver.cuEventCreate(flags))
+            # A wait refers to the record before it, so one event serves all.
+            check("cuEventRecord", self.driver.cuEventRecord(self._event, producer))
+            result = self.driver.cuStreamWaitEvent(stream, self._event, 0)
+            check("cuStreamWaitEvent", result, f"stream {stream:#x} for stream {producer:#x}")
+
     def note_launch(self, description: str) -> None:
         """Remember a launch, to name it if the context reports a fault later."""
         self._last_launch = description
@@ -168,9 +192,9 @@ class GpuDevice:
         finally:
             driver.cuEventDestroy(event)
 
-    def _load_module(self, image: str | bytes) -> Module:
+    def _load_module(self, image: str | bytes, template_lines: Sequence[str] | None) -> Module:
         with self.current():
-            return load_module(image, self.properties)
+            return load_module(image, self.properties, template_lines)
 
     def _unload_module(self, module: Module) -> None:
         with self.current():

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import ArgumentError
-from ptxgen.launcher.operands import Operand, dense_strides
+from ptxgen.launcher.arrays import Operand, dense_strides
 from ptxgen.launcher.streams import LEGACY_STREAM
 
 MAX_VERSION = (1, 1)
@@ -71,7 +71,8 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object
 def read(array: Any, name: str, stream: int) -> Operand:
     """The Operand that `array.__dlpack__` hands over; its producer orders itself before `stream`.
 
-    Raises: ArgumentError for other devices, vector types and newer major versions.
+    Raises: ArgumentError for other devices, vector types, newer major versions, and where the
+    producer refuses.
     """
     kind, index = (int(value) for value in array.__dlpack_device__())
     if kind not in HOST_DEVICES + CUDA_DEVICES:
@@ -81,7 +82,7 @@ def read(array: Any, name: str, stream: int) -> Operand:
         )
     # 0 is not allowed in DLPack: the legacy default stream is called 1.
     order = None if kind in HOST_DEVICES else stream or LEGACY_STREAM
-    capsule = _capsule(array, order)
+    capsule = _capsule(array, order, name)
     if _is_valid(capsule, b"dltensor_versioned"):
         address = _get_pointer(capsule, b"dltensor_versioned")
         managed = DLManagedTensorVersioned.from_address(address)
@@ -101,11 +102,14 @@ def read(array: Any, name: str, stream: int) -> Operand:
     )
 
 
-def _capsule(array: Any, stream: int | None) -> Any:
+def _capsule(array: Any, stream: int | None, name: str) -> Any:
     try:
-        return array.__dlpack__(stream=stream, max_version=MAX_VERSION)
-    except TypeError:
-        return array.__dlpack__(stream=stream)  # a producer from before DLPack 1.0
+        try:
+            return array.__dlpack__(stream=stream, max_version=MAX_VERSION)
+        except TypeError:
+            return array.__dlpack__(stream=stream)  # a producer from before DLPack 1.0
+    except BufferError as error:
+        raise ArgumentError(f"{name}: {type(array).__name__} cannot be shared: {error}") from error
 
 
 def _operand(

@@ -45,9 +45,12 @@ class PreparedCall:
         launch: Launch,
         image: str | bytes,
         *,
+        template_lines: Sequence[str] | None = None,
         overlap_previous: bool = False,
     ) -> None:
         """`image`: PTX text or a cubin that has the entry `launch.entry`.
+
+        template_lines: for each PTX line, the template line that printed it, for messages.
 
         overlap_previous: programmatic dependent launch: the kernel may start before the one
         before it on the stream ends, and must wait by itself (griddepcontrol.wait).
@@ -57,7 +60,7 @@ class PreparedCall:
         self.device = device
         self.launch = launch
         self.block = ParameterBlock(launch.params, launch.buffers)
-        self.module = device.modules.acquire(image)
+        self.module = device.modules.acquire(image, template_lines)
         weakref.finalize(self, device.modules.release, self.module)
         self._driver = load_driver()
         self._lock = threading.Lock()

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ptxgen.launcher.module import Module
@@ -19,7 +19,7 @@ class ModuleCache:
 
     def __init__(
         self,
-        load: Callable[[str | bytes], Module],
+        load: Callable[[str | bytes, Sequence[str] | None], Module],
         unload: Callable[[Module], None],
         limit: int = MODULE_LIMIT,
     ) -> None:
@@ -34,8 +34,10 @@ class ModuleCache:
     def __len__(self) -> int:
         return len(self._modules)
 
-    def acquire(self, image: str | bytes) -> Module:
+    def acquire(self, image: str | bytes, template_lines: Sequence[str] | None = None) -> Module:
         """The module of `image`, loaded at most once; held until `release`.
+
+        `template_lines`: see `load_module`.
 
         Raises: AssemblyError, DriverError.
         """
@@ -46,7 +48,7 @@ class ModuleCache:
             module = self._lookup(image)  # another thread may have loaded it meanwhile
             if module is not None:
                 return module
-            module = self._load(image)
+            module = self._load(image, template_lines)
             with self._lock:
                 self._modules[image] = module
                 self._users[id(module)] = 1

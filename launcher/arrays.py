@@ -131,11 +131,14 @@ def as_operand(array: Any, name: str, stream: int = 0) -> Operand:
         return _normalised(array.operand(name))
     if isinstance(array, np.ndarray):
         return _normalised(_numpy_operand(array))
-    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-        return _normalised(dlpack.read(array, name, stream))
-    interface = getattr(array, "__cuda_array_interface__", None)
-    if interface is not None:
+    interface = _cuda_interface(array)
+    can_dlpack = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
+    # An exported stream serves both directions: also who reads our output later. Without one,
+    # DLPack is better, as its producers order themselves before our stream.
+    if interface is not None and (interface.get("stream") is not None or not can_dlpack):
         return _normalised(array_interface.read(array, interface, name))
+    if can_dlpack:
+        return _normalised(dlpack.read(array, name, stream))
     raise ArgumentError(
         f"{name}: must be a numpy array, an object with __dlpack__ or __cuda_array_interface__, or"
         f" a ptxgen.launcher.RawArray, got {type(array).__name__}"
@@ -189,6 +192,16 @@ class _Addresses:
 
 def _addresses(x: Operand) -> "np.ndarray[Any, Any]":
     return np.asarray(_Addresses(x))
+
+
+def _cuda_interface(array: Any) -> dict[str, Any] | None:
+    """`__cuda_array_interface__`, or None where there is none or the property refuses (torch does
+    for CPU tensors and for some dtypes)."""
+    try:
+        interface = array.__cuda_array_interface__
+    except (AttributeError, TypeError, RuntimeError, ValueError, KeyError):
+        return None
+    return interface if isinstance(interface, dict) else None
 
 
 def _numpy_operand(array: "np.ndarray[Any, Any]") -> Operand:

@@ -1,0 +1,213 @@
+"""Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.dtypes import DTYPES
+from ptxgen.errors import ArgumentError
+from ptxgen.launcher.arrays import Operand, as_operand, overlaps
+
+TMA_ALIGNMENT = 16
+"""Bytes that TMA asks of base addresses and row strides. Source: shared/reference/ptx.md B4."""
+MAX_ALIGNMENT = 256
+"""Alignment of our allocations, and the largest that a problem states."""
+_OUTPUTS = ("bf16", "f16", "f32")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A two-dimensional operand with contiguous rows, as a kernel reads it."""
+
+    operand: Operand
+    rows: int
+    columns: int
+    stride: int
+    """Elements from one row to the next in device memory; for host arrays, of the staged copy."""
+    alignment: int
+    """Largest power of two, up to MAX_ALIGNMENT, that divides its device address."""
+
+    @property
+    def dtype(self) -> str:
+        """Our dtype name."""
+        return self.operand.dtype
+
+
+def read_matrix(x: Operand, name: str, stored: str, *, through_tma: bool) -> Matrix:
+    """Check that `x` is a matrix of a known dtype with contiguous, separate, forward rows.
+
+    stored: how the layout stores it, e.g. [M,K]. through_tma: whether its address and stride must
+    suit TMA; host arrays always do, as they are copied to padded rows.
+
+    Raises: ArgumentError.
+    """
+    if x.dtype not in DTYPES:
+        raise ArgumentError(
+            f"{name}: dtype {x.dtype} must be one of {', '.join(DTYPES)}; if its bytes are one of"
+            " these, name it: ptxgen.launcher.view(x, 'e4m3')"
+        )
+    if len(x.shape) != 2:
+        raise ArgumentError(f"{name}: must be a matrix {stored}, got shape {x.shape}")
+    rows, columns = x.shape
+    row_bytes = x.strides_bytes[0]
+    size = x.itemsize
+    if x.size:
+        _check_strides(x, name, stored)
+    padded = columns + -columns % (TMA_ALIGNMENT // size)
+    if x.host is not None or not x.size:
+        return Matrix(x, rows, columns, max(padded, 1), MAX_ALIGNMENT)
+    if x.pointer % size:
+        raise ArgumentError(
+            f"{name}: address {x.pointer:#x} must be a multiple of {size} bytes, the size of"
+            f" {x.dtype}"
+        )
+    if through_tma and x.pointer % TMA_ALIGNMENT:
+        raise ArgumentError(
+            f"{name}: address {x.pointer:#x} must be a multiple of {TMA_ALIGNMENT} bytes for TMA,"
+            f" it is off by {x.pointer % TMA_ALIGNMENT}; try a copy of {name}"
+        )
+    if through_tma and rows > 1 and row_bytes % TMA_ALIGNMENT:
+        raise ArgumentError(
+            f"{name}: row stride {row_bytes // size} elements = {row_bytes} bytes must be a"
+            f" multiple of {TMA_ALIGNMENT} bytes for TMA; try a copy with rows padded to"
+            f" {padded} elements"
+        )
+    # The stride of a single row means nothing; one that suits TMA is as good as any.
+    stride = padded if rows == 1 else row_bytes // size
+    alignment = min(MAX_ALIGNMENT, x.pointer & -x.pointer)
+    return Matrix(x, rows, columns, stride, alignment)
+
+
+def _check_strides(x: Operand, name: str, stored: str) -> None:
+    elements = tuple(s // x.itemsize for s in x.strides_bytes)
+    for axis, (extent, stride) in enumerate(zip(x.shape, x.strides_bytes, strict=True)):
+        if extent > 1 and stride < 0:
+            raise ArgumentError(
+                f"{name}: stride of axis {axis} must be positive, got {elements[axis]} elements"
+                " (a reversed view); try a copy"
+            )
+        if extent > 1 and stride == 0:
+            raise ArgumentError(
+                f"{name}: stride of axis {axis} must not be 0 (a broadcast view); try a copy"
+            )
+        if stride % x.itemsize:
+            raise ArgumentError(
+                f"{name}: stride of axis {axis} must be whole elements of {x.itemsize} bytes, got"
+                f" {stride} bytes"
+            )
+    if x.strides_bytes[1] != x.itemsize:
+        transposed = x.strides_bytes[0] == x.itemsize
+        hint = (
+            f"axis 0 is the contiguous one: try passing {name}.T with the other layout letter, or"
+            " a copy"
+            if transposed
+            else "try a contiguous copy"
+        )
+        raise ArgumentError(
+            f"{name}: the last axis of {stored} must be contiguous, got strides {elements}"
+            f" elements for shape {x.shape}; {hint}"
+        )
+    if x.shape[0] > 1 and x.strides_bytes[0] < x.shape[1] * x.itemsize:
+        raise ArgumentError(
+            f"{name}: rows overlap: row stride {elements[0]} elements must be at least the"
+            f" {x.shape[1]} elements of a row"
+        )
+
+
+def check_output(
+    out: Operand, shape: tuple[int, int], dtype: str, inputs: dict[str, Operand]
+) -> None:
+    """Check an output array against what will be written.
+
+    Raises: ArgumentError.
+    """
+    if out.shape != shape:
+        raise ArgumentError(f"out: shape must be {shape}, got {out.shape}")
+    if out.dtype != dtype:
+        raise ArgumentError(f"out: dtype must be {dtype}, got {out.dtype}")
+    if out.readonly:
+        raise ArgumentError("out: must be writable, got a read-only array")
+    for name, x in inputs.items():
+        if overlaps(out, x):
+            raise ArgumentError(
+                f"out overlaps {name}: the kernel would overwrite what it still reads; try a"
+                " separate output"
+            )
+
+
+def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
+    """The dtype of D: as asked for, else that of `out`, else bf16.
+
+    Raises: ArgumentError.
+    """
+    dtype = d_dtype or (out.dtype if out is not None else "bf16")
+    if dtype not in _OUTPUTS:
+        raise ArgumentError(f"d_dtype: must be one of {', '.join(_OUTPUTS)}, got {dtype!r}")
+    return dtype
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What scale_a and scale_b come down to."""
+
+    kind: str
+    """none, tensor or rowcol."""
+    factor: float
+    """Product of the scales that are plain numbers; it goes into alpha."""
+    a: Operand | None = None
+    """Vector of float32, contiguous."""
+    b: Operand | None = None
+
+
+def read_scales(scale_a: Any, scale_b: Any, m: int, n: int, stream: int) -> Scales:
+    """Scales: none, numbers, one float32 each on the device, or a vector of M and one of N.
+
+    Raises: ArgumentError.
+    """
+    numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
+    factor = float(np.prod([float(x) for x in numbers], initial=1.0))
+    arrays = {
+        name: as_operand(x, name, stream)
+        for name, x in (("scale_a", scale_a), ("scale_b", scale_b))
+        if x is not None and not _is_number(x)
+    }
+    if not arrays:
+        return Scales("none", factor)
+    if len(arrays) == 1:
+        (name,) = arrays
+        other = "scale_b" if name == "scale_a" else "scale_a"
+        raise ArgumentError(
+            f"{name} is an array and {other} is not; must be both arrays, both numbers, or both"
+            f" None; try an array of ones for {other}"
+        )
+    a, b = arrays["scale_a"], arrays["scale_b"]
+    for name, x in arrays.items():
+        _check_scale(x, name)
+    if a.size == b.size == 1:
+        return Scales("tensor", factor, a, b)
+    for name, x, letter, length in (("scale_a", a, "M", m), ("scale_b", b, "N", n)):
+        if x.size != length:
+            raise ArgumentError(
+                f"{name}: must have {letter}={length} elements (or both scales one), got shape"
+                f" {x.shape}"
+            )
+    return Scales("rowcol", factor, a, b)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.floating, np.integer)) and not isinstance(x, bool)
+
+
+def _check_scale(x: Operand, name: str) -> None:
+    if x.dtype != "f32":
+        raise ArgumentError(f"{name}: dtype must be f32, got {x.dtype}")
+    long_axes = [s for n, s in zip(x.shape, x.strides_bytes, strict=True) if n != 1]
+    if len(long_axes) > 1:
+        raise ArgumentError(f"{name}: must be a vector, got shape {x.shape}")
+    if x.size > 1 and long_axes != [4]:
+        raise ArgumentError(
+            f"{name}: must be contiguous, got a stride of {long_axes[0]} bytes; try a copy"
+        )
+    if x.pointer % 4:
+        raise ArgumentError(f"{name}: address {x.pointer:#x} must be a multiple of 4 bytes")
