@@ -42,12 +42,13 @@ class InstructionReader:
         self.variables: dict[str, Variable] = {}
         """Variables declared in the function."""
         self.prototypes: dict[str, tuple[tuple[Parameter, ...], tuple[Parameter, ...]]] = {}
+        self.pragmas: list[tuple[str, int]] = []
+        """(text, index into body)."""
         self.undeclared: dict[str, int] = {}
         """Name that means nothing in the function -> line of its first use. It may be a function
         that is declared later."""
         self._globals = globals_
         self._opcodes: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._in_call = False
 
     def close_scope(self) -> None:
         """Leave the innermost scope."""

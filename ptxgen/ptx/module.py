@@ -216,7 +216,7 @@ class Function:
     is_entry: bool
     params: tuple[Parameter, ...]
     returns: tuple[Parameter, ...]
-    directives: Mapping[str, tuple[int | str, ...]]
+    directives: Mapping[str, tuple[int, ...]]
     """Performance and linking directives: maxntid -> (384, 1, 1), explicitcluster -> ()."""
     registers: Mapping[str, str]
     """Unique name -> type (b32, pred) of every register that is declared by name, or that the
@@ -237,6 +237,8 @@ class Function:
         default_factory=dict
     )
     """`.callprototype` by label: (returns, params)."""
+    pragmas: tuple[tuple[str, int], ...] = ()
+    """(text, index into body) of each `.pragma`; index 0 also for those of the header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class _ModuleReader:
                 raise cursor.error(f"expected a declared function as aliasee of {alias!r}")
             self.functions[alias] = self.functions[name]
         elif word == ".pragma":
-            skip_pragma(cursor)
+            pragma(cursor)
         else:
             raise cursor.error("expected a variable, .entry or .func")
 
@@ -121,7 +121,8 @@ class _ModuleReader:
         returns = () if is_entry or cursor.word != "(" else parameters(cursor)
         name = cursor.identifier("a function name")
         params = parameters(cursor) if cursor.word == "(" else ()
-        directives = self._directives()
+        pragmas: list[str] = []
+        directives = self._directives(pragmas)
         earlier = self.functions.get(name)
         if earlier is not None and not earlier.is_declaration and cursor.word == "{":
             raise cursor.error(f"expected a new name, function {name!r} is defined twice")
@@ -130,6 +131,7 @@ class _ModuleReader:
             return
         names = Names(self.visible, self.variables)
         reader = InstructionReader(cursor, names, self.variables)
+        reader.pragmas += [(text, 0) for text in pragmas]
         if not is_declaration:
             names.open(cursor)
             for parameter in (*returns, *params):
@@ -141,16 +143,16 @@ class _ModuleReader:
         self.functions[name] = Function(
             name, is_entry, params, returns, directives, names.registers, reader.variables,
             tuple(reader.body), reader.labels, line, linkage, is_declaration,
-            names.targets, reader.prototypes,
+            names.targets, reader.prototypes, tuple(reader.pragmas),
         )  # fmt: skip
 
-    def _directives(self) -> dict[str, tuple[int | str, ...]]:
-        """Pass performance and linking directives up to the body or the semicolon."""
-        found: dict[str, tuple[int | str, ...]] = {}
+    def _directives(self, pragmas: list[str]) -> dict[str, tuple[int, ...]]:
+        """Pass performance and linking directives, and pragmas, up to the body or the semicolon."""
+        found: dict[str, tuple[int, ...]] = {}
         cursor = self.cursor
         while cursor.word not in ("{", ";"):
             if cursor.word == ".pragma":
-                found["pragma"] = (*found.get("pragma", ()), *skip_pragma(cursor))
+                pragmas += pragma(cursor)
                 continue
             if cursor.accept(".attribute"):
                 skip_attribute(cursor)
@@ -159,7 +161,7 @@ class _ModuleReader:
             if cursor.word[:1] != "." or name not in _HEADER_DIRECTIVES:
                 raise cursor.error("expected a directive, '{' or ';' after a function header")
             cursor.take()
-            values: list[int | str] = []
+            values: list[int] = []
             if cursor.word[:1].isdigit():
                 values.append(integer(cursor, "a number"))
                 while cursor.accept(","):
@@ -226,7 +228,7 @@ class _ModuleReader:
         elif skip_line_information(cursor):
             return
         elif cursor.word == ".pragma":
-            skip_pragma(cursor)
+            reader.pragmas += [(text, len(reader.body)) for text in pragma(cursor)]
         else:
             linkage = cursor.take()[1:] if cursor.word in LINKAGES else ""
             if cursor.word.partition("::")[0] not in SPACES:
@@ -265,7 +267,7 @@ def skip_line_information(cursor: Cursor) -> bool:
     return True
 
 
-def skip_pragma(cursor: Cursor) -> tuple[str, ...]:
+def pragma(cursor: Cursor) -> tuple[str, ...]:
     """Pass `.pragma "a", "b";` and give its strings.
 
     Raises: PtxSyntaxError.
