@@ -142,6 +142,7 @@ def encode(
     infinite = np.isinf(magnitude)
     magnitude = np.where(infinite, 0.0, magnitude)
     exponent = np.maximum(np.frexp(magnitude)[1] - 1, fmt.min_exponent)
+    exponent = np.where(magnitude == 0, fmt.min_exponent, exponent)
     last_places = np.ldexp(magnitude, fmt.mantissa_bits - exponent)
     steps = _round(last_places, rounding, negative, random)
     # with the implicit bit in `steps` one sum serves normals, subnormals and carries alike

@@ -167,11 +167,10 @@ def _power_of_two(exponent: NDArray[Any]) -> F64:
 
 
 def _round(values: F64, output: str) -> F32:
-    """Round exact sums to the output format; NaN cannot occur, zero is +0."""
-    values = values + 0.0
+    """Round exact sums to the output format; there is no NaN, and every zero is +0."""
     with np.errstate(over="ignore", under="ignore"):
         if output == "f16":
-            return values.astype(np.float16).astype(np.float32)
+            return values.astype(np.float16).astype(np.float32) + np.float32(0)
         kept_bits = 13 if output == "e8m13" else 23
         bits = values.view(np.int64)
         truncated = (bits & -(1 << (52 - kept_bits))).view(np.float64)
@@ -180,7 +179,7 @@ def _round(values: F64, output: str) -> F32:
         if small.any():
             step = 2.0 ** (-126 - kept_bits)
             truncated = np.where(small, np.trunc(values / step) * step, truncated)
-        return (truncated + 0.0).astype(np.float32)
+        return truncated.astype(np.float32) + np.float32(0)
 
 
 def _is_narrow(found: Exponents) -> bool:
@@ -212,7 +211,8 @@ def _special_values(
         counts: NDArray[Any] = left.astype(np.float32) @ right.astype(np.float32).T
         return np.asarray(counts > 0)
 
-    nan = np.isnan(a).any(axis=1)[:, None] | np.isnan(b).any(axis=1)[None, :] | np.isnan(c)
+    nan_a, nan_b = np.asarray(np.isnan(a).any(axis=1)), np.asarray(np.isnan(b).any(axis=1))
+    nan = nan_a[:, None] | nan_b[None, :] | np.isnan(c)
     inf_a, inf_b = np.isinf(a), np.isinf(b)
     nan |= meets(inf_a, b == 0) | meets(a == 0, inf_b)
     plus, minus = np.isposinf(c), np.isneginf(c)
