@@ -69,8 +69,8 @@ def decode_table(name: str) -> F32:
     ue8m0 code 0 is 2^-127, a float32 subnormal.
     """
     if name == "ue8m0":
-        table = np.ldexp(np.float64(1), np.arange(256) - 127).astype(np.float32)
-        table[255] = np.nan
+        table = np.full(256, np.nan, np.float32)
+        table[:255] = np.ldexp(np.float64(1), np.arange(255) - 127)
     else:
         table = _decode(np.arange(256), FORMATS[name]).astype(np.float32)
     table.flags.writeable = False
