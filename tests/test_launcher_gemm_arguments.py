@@ -1,0 +1,124 @@
+"""gemm refuses bad arguments by name, before it needs a driver or a device."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxgen.errors import ArgumentError, ToolMissingError
+from ptxgen.launcher import RawArray, gemm
+from ptxgen.launcher import driver as driver_module
+from ptxgen.launcher.arrays import as_operand
+from ptxgen.launcher.gemm_arguments import read_matrix
+
+BF16 = ml_dtypes.bfloat16
+E4M3 = ml_dtypes.float8_e4m3fn
+M, N, K = 32, 48, 64
+POINTER = 0x7F0000000000
+
+
+def a(dtype: Any = BF16) -> Any:
+    return np.zeros((M, K), dtype)
+
+
+def b(dtype: Any = BF16) -> Any:
+    return np.zeros((N, K), dtype)
+
+
+def raw(start: int = 0, rows: int = M, stride: int = K, dtype: str = "bf16", **changes: Any) -> Any:
+    return RawArray(POINTER + start, (rows, K), (stride, 1), dtype, **changes)
+
+
+B_RAW = raw(1 << 20, N)
+COLUMN_STEP = np.zeros((M, 2 * K), BF16)[:, ::2]
+REVERSED = np.zeros((M, K), BF16)[::-1]
+BROADCAST = np.broadcast_to(np.zeros((1, K), BF16), (M, K))
+READ_ONLY = np.zeros((M, N), BF16)
+READ_ONLY.flags.writeable = False
+ONES_M, ONES_N = np.ones(M, np.float32), np.ones(N, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        # dtypes and shapes
+        ((a(), b(np.float16)), {}, r"a=bf16, b=f16 must be bf16 with bf16"),
+        ((a(E4M3), b()), {}, r"a=e4m3, b=bf16 must be"),
+        ((a(np.uint8), b()), {}, r"a: dtype uint8 must be one of.*view\(x, 'e4m3'\)"),
+        ((a(np.float64), b()), {}, r"a: dtype float64 must be one of"),
+        ((a(), b()[:, 1:]), {}, r"K must agree: a is \[M,K\]=\(32, 64\) so K=64, b .* so K=63"),
+        ((a()[0], b()), {}, r"a: must be a matrix \[M,K\], got shape \(64,\)"),
+        ((a(E4M3).T.copy(), b(E4M3)), {"layout": "tt"}, "layout=tt.*FP8 operands must be K-major"),
+        ((a(), b()), {"layout": "row"}, "layout: must be one of nt, nn, tn, tt"),
+        ((a(), b()), {"d_dtype": "e4m3"}, "d_dtype: must be one of bf16, f16, f32, got 'e4m3'"),
+        ((a(), b()), {"accumulate": "exact"}, "accumulate='exact' must be one of"),
+        # strides and alignment
+        ((COLUMN_STEP, b()), {}, r"a: the last axis of \[M,K\] must be contiguous.*\(128, 2\)"),
+        ((a().T.copy().T, b()), {}, r"a: the last axis.*try passing a\.T with the other layout"),
+        ((REVERSED, b()), {}, r"a: stride of axis 0 must be positive, got -64 elements"),
+        ((BROADCAST, b()), {}, r"a: stride of axis 0 must not be 0"),
+        ((raw(stride=K - 8), B_RAW), {}, r"a: rows overlap: row stride 56 elements"),
+        ((raw(start=8), B_RAW), {}, r"a: address 0x7f0000000008 .*16 bytes for TMA.*off by 8"),
+        ((raw(start=1), B_RAW), {}, r"a: address 0x7f0000000001 must be a multiple of 2 bytes"),
+        ((raw(stride=K + 4), B_RAW), {}, r"a: row stride 68 elements = 136 bytes .*64 elements"),
+        ((raw(), raw(1 << 20, N, K + 1)), {}, r"b: row stride 65 elements = 130 bytes"),
+        # scales
+        ((a(), b()), {"scale_a": ONES_M, "scale_b": ONES_M}, r"scale_b: must have N=48 elements"),
+        ((a(), b()), {"scale_a": ONES_M}, r"scale_a is an array and scale_b is not"),
+        ((a(), b()), {"scale_a": ONES_M.astype(BF16), "scale_b": ONES_N}, r"must be f32, got bf16"),
+        ((a(), b()), {"scale_a": np.ones(2 * M, np.float32)[::2], "scale_b": ONES_N},
+         r"scale_a: must be contiguous, got a stride of 8 bytes"),
+        ((a(), b()), {"scale_a": np.ones((4, 8), np.float32), "scale_b": ONES_N},
+         r"scale_a: must be a vector"),
+        # out
+        ((a(), b()), {"out": np.zeros((N, M), BF16)}, r"out: shape must be \(32, 48\)"),
+        ((a(), b()), {"out": np.zeros((M, N), BF16), "d_dtype": "f32"}, r"out: dtype must be f32"),
+        ((a(), b()), {"out": READ_ONLY}, r"out: must be writable"),
+        ((a(), b()), {"out": np.zeros((N, M), BF16).T}, r"out: the last axis of \[M,N\]"),
+        ((raw(), B_RAW), {"out": RawArray(POINTER, (M, N), None, "bf16")}, r"out overlaps a:"),
+        ((raw(), B_RAW), {"out": RawArray((1 << 20) + POINTER - 2, (M, N), None, "bf16")},
+         r"out overlaps b:"),
+        # places
+        ((a(), B_RAW), {}, r"a is in host memory and b in the memory of GPU 0"),
+        ((raw(), raw(1 << 20, N, device=1)), {}, r"memory of GPU 0 and b in the memory of GPU 1"),
+        ((raw(), B_RAW), {"device": "emulator"}, r"memory of GPU 0, but device='emulator'"),
+        ((a(), b()), {"device": "cuda"}, r"device: must be 'emulator', a GPU index, a Device"),
+        ((a(), b()), {"stream": "0"}, r"stream must be None, an int handle"),
+    ],
+)  # fmt: skip
+def test_a_bad_argument_is_refused_by_name(
+    arguments: tuple[Any, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        gemm(*arguments, **options)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 63, 64, 65, 511])
+@pytest.mark.parametrize("dtype", ["bf16", "e4m3"])
+def test_the_stride_that_a_message_suggests_is_accepted(columns: int, dtype: str) -> None:
+    x = RawArray(POINTER, (M, columns), (columns + 1001, 1), dtype)
+    with pytest.raises(ArgumentError, match="rows padded to") as error:
+        read_matrix(as_operand(x, "a"), "a", "[M,K]", through_tma=True)
+    suggested = int(str(error.value).split()[-2])
+    padded = RawArray(POINTER, (M, columns), (suggested, 1), dtype)
+    assert read_matrix(as_operand(padded, "a"), "a", "[M,K]", through_tma=True).stride == suggested
+
+
+def test_a_single_row_needs_no_stride_that_suits_tma() -> None:
+    x = RawArray(POINTER, (1, 511), None, "bf16")
+    assert read_matrix(as_operand(x, "a"), "a", "[M,K]", through_tma=True).stride == 512
+
+
+def test_without_a_driver_host_arrays_are_told_of_the_emulator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def missing(name: str) -> None:
+        raise pathfinder.DynamicLibNotFoundError(name)
+
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", missing)
+    monkeypatch.setattr(driver_module, "_ready", {})
+    with pytest.raises(ToolMissingError, match="device='emulator'"):
+        gemm(a(), b())
