@@ -1,5 +1,6 @@
 """Operands: arrays and pointers of callers, reduced to address, shape, strides and dtype."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +44,7 @@ class Operand:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
+        return math.prod(self.shape)
 
     def byte_range(self) -> tuple[int, int]:
         """(first, past last) byte address that the elements touch; strides must not be negative."""

@@ -1,5 +1,6 @@
 """DeviceArray: an output that we allocated, for any library that takes device arrays."""
 
+import math
 import weakref
 from typing import Any
 
@@ -35,7 +36,7 @@ class DeviceArray:
         self.dtype_name = dtype_name
         self.stream = stream
         self.itemsize = dtype(dtype_name).bytes
-        self.nbytes = int(np.prod(shape, dtype=object)) * self.itemsize
+        self.nbytes = math.prod(shape) * self.itemsize
         self.pointer = device.alloc(self.nbytes) if self.nbytes else 0
         if self.pointer:
             # cuMemFree waits for the kernels that may still use the memory.

@@ -1,5 +1,6 @@
 """Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,7 +167,7 @@ def read_scales(scale_a: Any, scale_b: Any, m: int, n: int, stream: int) -> Scal
     Raises: ArgumentError.
     """
     numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
-    factor = float(np.prod([float(x) for x in numbers], initial=1.0))
+    factor = math.prod(float(x) for x in numbers)
     arrays = {
         name: as_operand(x, name, stream)
         for name, x in (("scale_a", scale_a), ("scale_b", scale_b))
