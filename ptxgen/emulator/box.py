@@ -46,6 +46,9 @@ class BoxShape:
     """Outer tensor coordinates relative to the box origin, shape (rows, rank - 1)."""
     row_sources: Offsets
     """Global byte offset of each row relative to the box origin, shape (rows,)."""
+    row_chunks: NDArray[np.int64] | None
+    """16-byte chunks of the whole box in global memory, relative to its origin, row by row; None
+    when rows are not whole chunks, or overlap (so that writing them at once has no order)."""
     global_span: int
     """From the first to after the last byte of a box inside the tensor."""
 
@@ -82,9 +85,13 @@ def shape_of(m: DecodedMap, counts: tuple[int, ...], steps: NDArray[np.int64]) -
     padded = m.element_type in ("16u4_align16b", "16u6_align16b")
     smem_row = counts[0] if padded else global_row
     sources = steps @ np.array(m.strides_bytes, np.int64) if m.rank > 1 else np.zeros(1, np.int64)
+    chunks = None
+    gaps = np.diff(np.sort(sources))
+    if global_row % 16 == 0 and (gaps >= global_row).all():
+        chunks = ((sources[:, None] + np.arange(0, global_row, 16)) >> 4).ravel()
     return BoxShape(
         counts, len(steps), global_row, smem_row, SWIZZLE_SPAN_BYTES.get(m.swizzle, smem_row),
-        len(steps) * global_row, steps, sources, int(sources.max()) + global_row,
+        len(steps) * global_row, steps, sources, chunks, int(sources.max()) + global_row,
     )  # fmt: skip
 
 
@@ -99,6 +106,24 @@ class Selection:
     first: int
     last: int
     """Bytes [first, last) of a row that lie inside."""
+
+
+def origin_of_whole_box(
+    tensor_map: DecodedMap, shape: BoxShape, coordinates: Sequence[int]
+) -> int | None:
+    """Global address of a box that lies inside the tensor in every dimension; None if it does not,
+    or if its rows cannot be copied by whole chunks."""
+    m = tensor_map
+    steps = (1, *m.element_strides[1:])
+    if shape.row_chunks is None or m.address % 16:
+        return None
+    for c, n, s, d in zip(coordinates, shape.counts, steps, m.dims, strict=True):
+        if c < 0 or c + (n - 1) * s >= d:
+            return None
+    origin = m.address + coordinates[0] * m.element_bits // 8
+    for coordinate, stride in zip(coordinates[1:], m.strides_bytes, strict=True):
+        origin += coordinate * stride
+    return origin
 
 
 def check_coordinates(tensor_map: DecodedMap, coordinates: Sequence[int]) -> None:

@@ -88,7 +88,7 @@ def decode(name: str, codes: NDArray[Any]) -> F32:
         return np.asarray((codes & np.uint32(0xFFFFE000)).view(np.float32))
     if name == "f32":
         return np.asarray(codes.view(np.float32))
-    return np.asarray(decode_table(name)[codes])
+    return np.asarray(decode_table(name).take(codes))
 
 
 def bf16_to_f32(codes: Bits16) -> F32:

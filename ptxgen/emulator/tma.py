@@ -18,6 +18,7 @@ from ptxgen.emulator.box import (
     box_shape,
     check_coordinates,
     four_rows,
+    origin_of_whole_box,
     select,
     select_store,
     smem_index,
@@ -41,6 +42,12 @@ def read_box(tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalM
     """
     check_coordinates(tensor_map, coordinates)
     shape = box_shape(tensor_map)
+    origin = origin_of_whole_box(tensor_map, shape, coordinates)
+    if origin is not None:
+        assert shape.row_chunks is not None
+        block = memory.block(origin, shape.global_span)
+        chunks = block.u128[shape.row_chunks + (origin - block.base >> 4)]
+        return _convert(tensor_map, chunks.view(np.uint8).reshape(shape.rows, -1))
     selection = select(tensor_map, shape, coordinates, shape.row_steps)
     return _read(tensor_map, shape, selection, memory)
 
@@ -53,6 +60,15 @@ def write_box(
     Raises: EmulationError (check_coordinates; negative coordinates, 715), OutOfBoundsError.
     """
     shape, selection = select_store(tensor_map, coordinates)
+    origin = origin_of_whole_box(tensor_map, shape, coordinates)
+    if origin is not None:
+        assert shape.row_chunks is not None
+        block = memory.block(origin, shape.global_span)
+        chunks = shape.row_chunks + (origin - block.base >> 4)
+        block.u128[chunks] = np.ascontiguousarray(box).view("V16").ravel()
+        if block.initialised is not None:
+            block.initialised.reshape(-1, 16)[chunks] = True
+        return
     for block, offset, row, first, last in _pieces(shape, selection, memory):
         block.u8[offset + first : offset + last] = box[row, first:last]
         if block.initialised is not None:
@@ -199,12 +215,16 @@ def _read(m: DecodedMap, shape: BoxShape, found: Selection, memory: GlobalMemory
             block = memory.block(low, high - low)
             index = (sources - block.base)[:, None] + np.arange(width)
             box[rows, found.first : found.last] = block.u8[index]
+    return _convert(m, box)
+
+
+def _convert(m: DecodedMap, box: Box) -> Box:
     if m.element_type in ("tfloat32", "tfloat32_ftz"):
-        box = round_tf32(box.view(np.uint32)).view(np.uint8)
-    elif m.element_type == "16u4_align16b":
-        box = unpack_slots(box, 8)
-    elif m.element_type == "16u6_align16b":
-        box = unpack_slots(box, 12)
+        return round_tf32(box.view(np.uint32)).view(np.uint8)
+    if m.element_type == "16u4_align16b":
+        return unpack_slots(box, 8)
+    if m.element_type == "16u6_align16b":
+        return unpack_slots(box, 12)
     return box
 
 

@@ -122,14 +122,17 @@ def execute_wgmma(
         c = _values(op, accumulators) if accumulate else np.zeros((64, op.n), np.float32)
         model = fused_model("wgmma", op.a_type, op.d_type)
         d = fused_dot(a_values, b_values, c, model, op.a_type, op.b_type)
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            d = a_values @ b_values.T
-            if accumulate:
-                d += _values(op, accumulators)
-    if op.d_type == "f16":
-        return matrix_to_halves(f32_to_f16(d))
-    return matrix_to_registers(d.view(np.uint32))
+        return _registers(op, d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        d = a_values @ b_values.T
+        if not accumulate:
+            return _registers(op, d)
+        if op.d_type == "f16":
+            return _registers(op, d + _values(op, accumulators))
+        # adding in register order saves one transposition
+        total = matrix_to_registers(d.view(np.uint32)).view(np.float32)
+        total += np.ascontiguousarray(accumulators).view(np.float32)
+    return total.view(np.uint32)
 
 
 def wgmma_reads(instruction: Wgmma, a: int | None, b: int, smem: SharedMemory) -> NDArray[np.int64]:
@@ -213,6 +216,12 @@ def _values(op: Wgmma, accumulators: Registers) -> NDArray[np.float32]:
     if op.d_type == "f16":
         return halves_to_matrix(accumulators).view(np.float16).astype(np.float32)
     return np.ascontiguousarray(registers_to_matrix(accumulators)).view(np.float32)
+
+
+def _registers(op: Wgmma, d: NDArray[np.float32]) -> Registers:
+    if op.d_type == "f16":
+        return matrix_to_halves(f32_to_f16(d))
+    return matrix_to_registers(d.view(np.uint32))
 
 
 def _integer(
