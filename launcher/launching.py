@@ -36,7 +36,9 @@ class PreparedCall:
     """One launch, checked and configured once, then called with new pointers and streams.
 
     A call packs what changed, and issues; it allocates nothing, waits for nothing and so may be
-    captured into a CUDA graph. Calls from several threads are serialised.
+    captured into a CUDA graph: parameters and tensor maps are copied into it, but keep the call
+    while the graph may run, as it keeps the module loaded. Calls from several threads are
+    serialised.
     """
 
     def __init__(

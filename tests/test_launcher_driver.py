@@ -1,6 +1,8 @@
 """The driver: missing, forked, failing; and what its codes mean."""
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -119,3 +121,13 @@ def test_what_is_no_stream_is_refused(stream: Any) -> None:
 
     with pytest.raises(ArgumentError, match="stream"):
         stream_handle(stream)
+
+
+def test_importing_the_launcher_and_its_call_loads_no_cuda() -> None:
+    code = (
+        "import sys, ptxgen.launcher\n"
+        "from ptxgen.launcher import DeviceArray, GpuDevice, PreparedCall, RawArray, gemm, view\n"
+        "print([m for m in sys.modules if m.split('.')[0] == 'cuda'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
