@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.addresses import Addresses
 from ptxgen.emulator.memory import MemoryBlock, Words
 from ptxgen.errors import EmulationError, OutOfBoundsError
 
@@ -79,42 +78,41 @@ class GlobalMemory:
                 return found
         raise OutOfBoundsError(self._describe_miss(address, nbytes))
 
-    def load(self, addresses: Addresses, size: int) -> Words:
+    def load(self, addresses: Words, size: int) -> Words:
         """As MemoryBlock.load; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size)
-        if block is not None:
-            return block.load(addresses, size)
-        return np.concatenate([self.block(int(a), size).load(a[None], size) for a in addresses])
+        try:
+            return self.block(int(addresses[0]), size).load(addresses, size)
+        except OutOfBoundsError:
+            parts = [self.block(int(a), size).load(a[None], size) for a in addresses]
+        return np.concatenate(parts)
 
-    def load_vector(self, addresses: Addresses, size: int, count: int) -> Words:
+    def load_vector(self, addresses: Words, size: int, count: int) -> Words:
         """As MemoryBlock.load_vector; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size * count)
-        if block is not None:
-            return block.load_vector(addresses, size, count)
-        parts = [
-            self.block(int(a), size * count).load_vector(a[None], size, count) for a in addresses
-        ]
-        return np.concatenate(parts, axis=1)
+        nbytes = size * count
+        try:
+            return self.block(int(addresses[0]), nbytes).load_vector(addresses, size, count)
+        except OutOfBoundsError:
+            blocks = [self.block(int(a), nbytes) for a in addresses]
+        lanes = zip(blocks, addresses, strict=True)
+        return np.concatenate([b.load_vector(a[None], size, count) for b, a in lanes], axis=1)
 
-    def store(self, addresses: Addresses, values: Words, size: int) -> None:
+    def store(self, addresses: Words, values: Words, size: int) -> None:
         """As MemoryBlock.store; lanes may lie in different allocations."""
-        block = self._common_block(addresses, size)
-        if block is not None:
-            block.store(addresses, values, size)
-            return
-        for lane, address in enumerate(addresses):
-            self.block(int(address), size).store(address[None], values[lane : lane + 1], size)
+        try:
+            self.block(int(addresses[0]), size).store(addresses, values, size)
+        except OutOfBoundsError:
+            for a, value in zip(addresses, np.atleast_2d(values).T, strict=True):
+                self.block(int(a), size).store(a[None], value, size)
 
-    def store_vector(self, addresses: Addresses, values: Words, size: int) -> None:
+    def store_vector(self, addresses: Words, values: Words, size: int) -> None:
         """As MemoryBlock.store_vector; lanes may lie in different allocations."""
         nbytes = size * len(values)
-        block = self._common_block(addresses, nbytes)
-        if block is not None:
-            block.store_vector(addresses, values, size)
-            return
-        for lane, address in enumerate(addresses):
-            part = values[:, lane : lane + 1]
-            self.block(int(address), nbytes).store_vector(address[None], part, size)
+        try:
+            self.block(int(addresses[0]), nbytes).store_vector(addresses, values, size)
+        except OutOfBoundsError:
+            for lane, a in enumerate(addresses):
+                part = values[:, lane : lane + 1]
+                self.block(int(a), nbytes).store_vector(a[None], part, size)
 
     def load_int(self, address: int, size: int) -> int:
         """As MemoryBlock.load_int."""
@@ -132,11 +130,6 @@ class GlobalMemory:
         """Write contiguous bytes into one allocation."""
         raw = np.frombuffer(data, np.uint8)
         self.block(address, len(raw)).write(address, raw)
-
-    def _common_block(self, addresses: Addresses, size: int) -> MemoryBlock | None:
-        low, high = int(addresses.min()), int(addresses.max())
-        block = self.block(low, size)
-        return block if high + size <= block.base + block.nbytes else None
 
     def _describe_miss(self, address: int, nbytes: int) -> str:
         text = f"{nbytes}-byte access at global address {address:#x} must lie in one allocation; "

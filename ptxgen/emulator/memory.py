@@ -42,7 +42,7 @@ class MemoryBlock:
         self.initialised: NDArray[np.bool_] | None = np.zeros(len(storage), bool) if track else None
         """One flag per byte, or None when nobody asked."""
 
-    def load(self, addresses: Addresses, size: int) -> Words:
+    def load(self, addresses: Words, size: int) -> Words:
         """One element of `size` bytes per address: unsigned integers, shape (n,).
 
         Raises: OutOfBoundsError, MisalignedError.
@@ -51,7 +51,7 @@ class MemoryBlock:
         found: Words = self.views[size][index >> (size.bit_length() - 1)]
         return found
 
-    def load_vector(self, addresses: Addresses, size: int, count: int) -> Words:
+    def load_vector(self, addresses: Words, size: int, count: int) -> Words:
         """`count` consecutive elements per address (ld.v2, .v4, .v8): shape (count, n).
 
         Raises: OutOfBoundsError, MisalignedError.
@@ -60,7 +60,7 @@ class MemoryBlock:
         found: Words = self.views[size][index + np.arange(count)[:, None]]
         return found
 
-    def store(self, addresses: Addresses, values: Words, size: int) -> None:
+    def store(self, addresses: Words, values: Words, size: int) -> None:
         """Write one element per address; of equal addresses the last lane wins.
 
         Raises: OutOfBoundsError, MisalignedError.
@@ -70,7 +70,7 @@ class MemoryBlock:
         if self.initialised is not None:
             self.initialised[index[:, None] + np.arange(size)] = True
 
-    def store_vector(self, addresses: Addresses, values: Words, size: int) -> None:
+    def store_vector(self, addresses: Words, values: Words, size: int) -> None:
         """Write `values` (count, n): `count` consecutive elements per address.
 
         Raises: OutOfBoundsError, MisalignedError.
@@ -144,13 +144,18 @@ class MemoryBlock:
         missing: NDArray[np.bool_] = np.logical_not(known.all(axis=1))
         return missing
 
-    def _offsets(self, addresses: Addresses, size: int) -> Addresses:
-        offsets = addresses - self.base if self.base else addresses
-        low, high = offsets.min(), offsets.max()
-        if low < self.first or high + size > self.nbytes:
+    def _offsets(self, addresses: Words, size: int) -> Addresses:
+        """Offsets of legal addresses; registers of any integer type are taken as they are."""
+        offsets = addresses.astype(np.int64)
+        if self.base:
+            offsets -= self.base
+        # negative offsets are huge as unsigned, so one maximum checks both ends
+        highest = int(np.maximum.reduce((offsets - self.first).view(np.uint64)))
+        if highest + size > self.nbytes - self.first:
             bad = (offsets < self.first) | (offsets + size > self.nbytes)
-            self._fail(int(addresses[int(bad.argmax())]), size, lane=int(bad.argmax()))
-        if int(np.bitwise_or.reduce(offsets)) & (size - 1):
+            lane = int(bad.argmax())
+            self._fail(int(addresses[lane]), size, lane=lane)
+        if np.bitwise_or.reduce(offsets) & (size - 1):
             lane = int(((offsets & (size - 1)) != 0).argmax())
             self._fail(int(addresses[lane]), size, lane=lane)
         return offsets
