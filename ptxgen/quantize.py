@@ -14,6 +14,9 @@ from ptxgen.errors import ArgumentError
 Array = np.ndarray[Any, Any]
 
 
+FP8 = ("e4m3", "e5m2")
+
+
 def numpy_dtype(name: str) -> "np.dtype[Any]":
     """The numpy dtype of our dtype `name` (ml_dtypes for those that numpy lacks)."""
     return np.dtype(getattr(ml_dtypes, dtype(name).numpy_name, dtype(name).numpy_name))
@@ -31,7 +34,8 @@ def cast(x: Array, name: str) -> Array:
 def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
     """x of any shape -> (q of dtype `name`, one float32 scale, shape [1]).
 
-    The largest magnitude of x becomes the largest of the format; a zero x gets scale 1.
+    The largest magnitude of x becomes the largest of an FP8 format, and 1 in 16-bit formats (their
+    range is wide enough, and products of their largest values overflow). A zero x gets scale 1.
 
     Raises: ArgumentError if x holds NaN or infinity.
     """
@@ -52,7 +56,8 @@ def _scale(amax: Any, name: str) -> Array:
     """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
     if not np.all(np.isfinite(amax)):
         raise ArgumentError("quantisation needs finite values, got NaN or infinity; try nan_to_num")
-    scale = (np.asarray(amax, np.float64) / dtype(name).max_finite).astype(np.float32)
+    largest = dtype(name).max_finite if name in FP8 else 1.0
+    scale = (np.asarray(amax, np.float64) / largest).astype(np.float32)
     smallest = np.finfo(np.float32).smallest_normal
     usable = np.where(scale >= smallest, scale, np.float32(1.0))
     return np.asarray(usable, np.float64)

@@ -1,0 +1,265 @@
+"""Verification: is D right? Every element against its own bound, a sample bit for bit.
+
+A worst-case bound alone is far too loose: at K = 8192 a third of zeroed outputs would pass it. So
+three things are asked: elements of seeded rows and columns (every tile edge among them) equal the
+bit-exact tensor-core model; all elements lie within 1/16 of the worst-case bound; and no 8 x 8
+block has an RMS error far above the model's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.dtypes import dtype
+from ptxgen.emulator.numerics import FusedModel, fused_dot, fused_model
+from ptxgen.operands import Operands
+from ptxgen.problem import FP8, PROMOTION_K, Gemm
+from ptxgen.quantize import numpy_dtype
+
+Array = np.ndarray[Any, Any]
+
+MMA_K_BYTES = 32
+BOUND_SHARE = 1 / 16
+"""Part of the worst-case accumulation bound that an element may use; where truncation adds up (data
+of one sign) the exact model itself needs more, and then twice its need is allowed."""
+BLOCK = 8
+"""Rows and columns of the blocks whose RMS error is compared with the model's."""
+BLOCK_RMS_FACTOR = 3.0
+"""RMS error of a block over the model's RMS error. Over 64 elements it scatters by a tenth."""
+SAMPLE = 48
+"""Rows, and columns, whose crossings are computed with the exact model: 2304 elements."""
+MAX_CHECKED_MACS = 1 << 37
+"""Above this, only a sample of the rows is checked, so that the reference stays affordable."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found."""
+
+    ok: bool
+    max_error_over_bound: float
+    """Largest error of an element over its own bound; at most 1 if right."""
+    worst: tuple[int, int]
+    """Row and column of that element."""
+    worst_error: float
+    worst_bound: float
+    exact_elements: int
+    """Elements compared bit for bit with the tensor-core model; 0 if not asked for."""
+    exact_mismatches: int
+    worst_block_rms: float
+    """Largest RMS error of an 8 x 8 block over what it may be; at most 1 if right."""
+
+    def __str__(self) -> str:
+        row, column = self.worst
+        text = (
+            f"worst element ({row}, {column}): error {self.worst_error:.3g}, "
+            f"bound {self.worst_bound:.3g}; worst 8 x 8 block at {self.worst_block_rms:.2f} of its "
+            "allowed RMS error"
+        )
+        if self.exact_elements:
+            text += f"; {self.exact_mismatches} of {self.exact_elements} differ from the exact model"
+        return text
+
+
+def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | None) -> Array:
+    """Float32 sums -> D, with the kernels' own order of float32 operations.
+
+    scale_a, scale_b: the vectors for the rows and columns of `sums` (one element each if tensor).
+    """
+    alpha = np.float32(problem.alpha)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if problem.scale == "none":
+            scaled = sums * alpha
+        else:
+            assert scale_a is not None and scale_b is not None
+            rows, columns = scale_a.astype(np.float32), scale_b.astype(np.float32)
+            if problem.scale == "tensor":
+                scaled = sums * ((alpha * rows[0]) * columns[0])
+            else:
+                scaled = (sums * (rows * alpha)[:, None]) * columns[None, :]
+        return np.asarray(scaled.astype(np.float32).astype(numpy_dtype(problem.d)))
+
+
+def exact_result(
+    problem: Gemm, operands: Operands, rows: Array, columns: Array, unit: str = "wgmma"
+) -> Array:
+    """D at the crossings of `rows` and `columns`, bit for bit as the kernel computes it.
+
+    Source: ptxgen.emulator.numerics; the order of K is ascending in every kernel.
+    """
+    a, b = _row_major(problem, operands)
+    a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
+    model = fused_model(unit, problem.a, "f32")
+    sums = np.zeros((len(rows), len(columns)), np.float32)
+    if problem.accumulate == "fast":
+        sums = _chain(problem, a, b, sums, model)
+    else:
+        for k in range(0, problem.k, PROMOTION_K):
+            part = np.zeros_like(sums)
+            part = _chain(problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, model)
+            sums = sums + part
+    scale_a, scale_b = operands.scale_a, operands.scale_b
+    if problem.scale == "rowcol" and scale_a is not None and scale_b is not None:
+        scale_a, scale_b = scale_a[rows], scale_b[columns]
+    return finish(problem, sums, scale_a, scale_b)
+
+
+def _chain(problem: Gemm, a: Array, b: Array, c: Array, model: FusedModel) -> Array:
+    step = MMA_K_BYTES // dtype(problem.a).bytes
+    missing = -a.shape[1] % step
+    if missing:
+        a, b = (np.pad(x, ((0, 0), (0, missing))) for x in (a, b))
+    return fused_dot(a, b, c, model, problem.a, problem.b) if a.shape[1] else c
+
+
+def _row_major(problem: Gemm, operands: Operands) -> tuple[Array, Array]:
+    """A as [M,K] and B as [N,K]."""
+    return (
+        operands.a if problem.layout[0] == "n" else operands.a.T,
+        operands.b if problem.layout[1] == "t" else operands.b.T,
+    )
+
+
+def error_bound(problem: Gemm, magnitude: Array, result: Array, share: float = 1.0) -> Array:
+    """Largest error that an element of D may have, float64, elementwise.
+
+    share: part of the worst-case accumulation error that is allowed.
+
+    magnitude: sum over k of |a b| times the scales; result: the float64 reference.
+    Every fused sum of L products truncates L + 1 terms at the largest exponent, which is at most
+    the magnitude's, and rounds once; promoted sums add float32 roundings.
+    Source: shared/reference/emulator.md section 7.
+    """
+    fraction = 13 if problem.a in FP8 else 25
+    length = MMA_K_BYTES // dtype(problem.a).bytes
+    per_step = (length + 1) * 2.0**-fraction + 2.0 ** -min(fraction, 23)
+    steps = -(-problem.k // length)
+    if problem.accumulate == "promoted":
+        blocks = -(-problem.k // PROMOTION_K)
+        accumulation = (PROMOTION_K // length) * per_step + blocks * 2.0**-23
+    else:
+        accumulation = steps * per_step
+    rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
+    smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}[problem.d]
+    return np.asarray(
+        share * accumulation * magnitude
+        + rounding * (np.abs(result) + share * accumulation * magnitude)
+        + smallest
+    )
+
+
+def verify(
+    problem: Gemm,
+    operands: Operands,
+    d: Array,
+    exact: bool = False,
+    tile: tuple[int, int] = (64, 64),
+    seed: int = 0,
+    unit: str = "wgmma",
+) -> Verdict:
+    """Compare d, shape [M,N], with the reference.
+
+    exact: also compare a sample bit for bit with the tensor-core model; right for results of a GPU
+    and of the emulator's exact mode. tile: tile_m and tile_n, whose edges the sample includes.
+    """
+    if not problem.m or not problem.n:
+        return Verdict(True, 0.0, (0, 0), 0.0, 0.0, 0, 0, 0.0)
+    rng = np.random.default_rng(seed)
+    rows = _sample(problem.m, tile[0], rng)
+    columns = _sample(problem.n, tile[1], rng)
+    checked = np.arange(problem.m)
+    if problem.m * problem.n * max(problem.k, 1) > MAX_CHECKED_MACS:
+        checked = rows
+    a, b = (x.astype(np.float64) for x in _row_major(problem, operands))
+    factor = _scales(problem, operands)
+    reference = (a[checked] @ b.T) * factor[checked if factor.shape[0] > 1 else slice(None)]
+    magnitude = (np.abs(a[checked]) @ np.abs(b).T) * np.abs(
+        factor[checked if factor.shape[0] > 1 else slice(None)]
+    )
+    model = exact_result(problem, operands, rows, columns, unit)
+    crossing = np.ix_(np.searchsorted(checked, rows), columns)
+    worst_case = error_bound(problem, magnitude[crossing], reference[crossing])
+    with np.errstate(invalid="ignore"):
+        used = np.abs(model.astype(np.float64) - reference[crossing]) / worst_case
+    share = max(BOUND_SHARE, 2 * float(np.max(used[np.isfinite(used)], initial=0.0)))
+    bound = error_bound(problem, magnitude, reference, min(share, 1.0))
+    overflow = np.abs(reference) > dtype(problem.d).max_finite
+    with np.errstate(invalid="ignore"):
+        error = np.abs(d[checked].astype(np.float64) - reference)
+    error = np.where(overflow, 0.0, error)
+    ratio = np.where(np.isfinite(error), error, np.inf) / bound
+    place = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    mismatches = 0
+    if exact:
+        mismatches = int(np.count_nonzero(_bits(model) != _bits(d[np.ix_(rows, columns)])))
+    rms = _worst_block(problem, error, magnitude, reference, model, rows, columns, checked)
+    worst = (int(checked[place[0]]), int(place[1]))
+    return Verdict(
+        ok=bool(ratio[place] <= 1 and mismatches == 0 and rms <= 1),
+        max_error_over_bound=float(ratio[place]),
+        worst=worst,
+        worst_error=float(error[place]),
+        worst_bound=float(bound[place]),
+        exact_elements=model.size if exact else 0,
+        exact_mismatches=mismatches,
+        worst_block_rms=rms,
+    )
+
+
+def _scales(problem: Gemm, operands: Operands) -> Array:
+    """alpha and scales as float64 of shape [M or 1, N or 1]."""
+    factor = np.full((1, 1), problem.alpha, np.float64)
+    if problem.scale != "none":
+        assert operands.scale_a is not None and operands.scale_b is not None
+        factor = (
+            factor
+            * operands.scale_a.astype(np.float64)[:, None]
+            * operands.scale_b.astype(np.float64)[None, :]
+        )
+    return factor
+
+
+def _sample(extent: int, tile: int, rng: np.random.Generator) -> Array:
+    """Indices below `extent`: the edges of the first and last tiles, and random others."""
+    edges = {0, extent - 1, tile - 1, tile, extent // tile * tile, extent // tile * tile - 1}
+    kept = sorted(i for i in edges if 0 <= i < extent)
+    others = rng.permutation(extent)[:SAMPLE]
+    return np.asarray(sorted({*kept, *others.tolist()}))
+
+
+def _bits(x: Array) -> Array:
+    """Bit patterns, all NaNs alike."""
+    patterns = np.ascontiguousarray(x).view({2: np.uint16, 4: np.uint32}[x.dtype.itemsize])
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isnan(x.astype(np.float32)), patterns.dtype.type(0x7FC0), patterns)
+
+
+def _worst_block(
+    problem: Gemm, error: Array, magnitude: Array, reference: Array, model: Array,
+    rows: Array, columns: Array, checked: Array,
+) -> float:  # fmt: skip
+    """Largest RMS of error / allowance over 8 x 8 blocks, over what the exact model reaches.
+
+    The allowance of an element is its magnitude's share of accumulation error plus the rounding of
+    D, so that elements of all sizes weigh alike.
+    """
+    rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
+    position = np.searchsorted(checked, rows)
+    crossing = np.ix_(position, columns)
+    model_error = np.abs(model.astype(np.float64) - reference[crossing])
+    typical = np.maximum(magnitude, np.finfo(np.float64).tiny)
+    share = model_error / typical[crossing]
+    finite = share[np.isfinite(share)]
+    typical_share = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+    allowance = BLOCK_RMS_FACTOR * typical_share * typical + rounding * np.abs(reference)
+    allowance = allowance + 2.0**-24 * typical + np.finfo(np.float64).tiny
+    ratio = (np.where(np.isfinite(error), error, np.inf) / allowance) ** 2
+    height, width = (-(-s // BLOCK) * BLOCK for s in ratio.shape)
+    padded = np.zeros((height, width))
+    padded[: ratio.shape[0], : ratio.shape[1]] = ratio
+    inside = np.zeros((height, width))
+    inside[: ratio.shape[0], : ratio.shape[1]] = 1
+    shape = (height // BLOCK, BLOCK, width // BLOCK, BLOCK)
+    mean = padded.reshape(shape).sum((1, 3)) / inside.reshape(shape).sum((1, 3))
+    return float(np.sqrt(mean.max()))
