@@ -1,0 +1,73 @@
+"""One place that runs a GEMM on a device and looks at every byte around the result."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.kernels import gemm_sm90
+from ptxgen.kernels.gemm_sm90 import Config
+from ptxgen.launch import Device
+from ptxgen.operands import POISON, Operands
+from ptxgen.problem import Gemm
+from ptxgen.quantize import numpy_dtype
+from ptxgen.renderer import render
+
+GUARD_BYTES = 512
+"""Poisoned bytes before and after every operand."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a device left behind."""
+
+    d: Any
+    """D, shape [M,N]."""
+    outside_untouched: bool
+    """Whether guard bytes and the gaps between rows of D kept their poison."""
+
+
+def run_gemm(device: Device, problem: Gemm, config: Config | None, operands: Operands) -> Run:
+    """Run `problem` with every operand inside its own guarded allocation."""
+    plan = gemm_sm90.plan(problem, config, num_sms=4)
+    arrays = {"a": operands.a, "b": operands.b}
+    if operands.scale_a is not None and operands.scale_b is not None:
+        arrays |= {"scale_a": operands.scale_a, "scale_b": operands.scale_b}
+    extents = {b.name: b.nbytes for b in plan.launch.buffers}
+    bases = {}
+    try:
+        for name, nbytes in extents.items():
+            bases[name] = device.alloc(nbytes + 2 * GUARD_BYTES)
+            image = np.full(nbytes + 2 * GUARD_BYTES, POISON, np.uint8)
+            if name in arrays and nbytes:
+                image[GUARD_BYTES : GUARD_BYTES + nbytes] = _storage(arrays[name])[:nbytes]
+            device.write(bases[name], image.tobytes())
+        addresses = {name: base + GUARD_BYTES for name, base in bases.items()}
+        if problem.m and problem.n:
+            device.launch(plan.launch, render(plan).text, addresses)
+        whole = np.frombuffer(device.read(bases["d"], extents["d"] + 2 * GUARD_BYTES), np.uint8)
+    finally:
+        for base in bases.values():
+            device.free(base)
+    d, outside = _split(problem, whole)
+    return Run(d, bool((outside == POISON).all()))
+
+
+def _storage(x: Any) -> Any:
+    """The bytes under a view whose gaps belong to it, from its first element on."""
+    base = x if x.flags.c_contiguous else x.base
+    while base.base is not None and not base.flags.c_contiguous:
+        base = base.base
+    return np.ascontiguousarray(base).reshape(-1).view(np.uint8)
+
+
+def _split(problem: Gemm, whole: Any) -> tuple[Any, Any]:
+    """D out of the bytes of its allocation, and the bytes that are not D."""
+    kind = numpy_dtype(problem.d)
+    row_bytes, stride = problem.n * kind.itemsize, problem.stride("d") * kind.itemsize
+    places = (
+        GUARD_BYTES + stride * np.arange(problem.m)[:, None] + np.arange(row_bytes)[None, :]
+    )
+    inside = np.zeros(whole.shape, bool)
+    inside[places] = True
+    return whole[places].view(kind).reshape(problem.m, problem.n), whole[~inside]

@@ -1,0 +1,170 @@
+"""gemm_sm90 computes D, on the emulator and on the GPU, with one body for both."""
+
+import itertools
+
+import numpy as np
+import pytest
+from gemm_runs import run_gemm
+
+from ptxgen.kernels import gemm_sm90
+from ptxgen.kernels.gemm_sm90 import Config
+from ptxgen.launch import Device
+from ptxgen.operands import make_operands
+from ptxgen.problem import Gemm
+from ptxgen.quantize import numpy_dtype
+from ptxgen.verification import exact_result, verify
+
+TYPES = [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"), ("bf16", "bf16"),
+         ("f16", "f16")]  # fmt: skip
+
+
+def is_exact(device: Device, problem: Gemm, config: Config | None = None) -> bool:
+    """Whether integer operands give exactly numpy's D, and nothing else was written."""
+    operands = make_operands(problem, "integers")
+    run = run_gemm(device, problem, config, operands)
+    want = problem.reference(operands.a, operands.b, operands.scale_a, operands.scale_b)
+    want = want.astype(np.float32).astype(numpy_dtype(problem.d))
+    same = np.array_equal(run.d.astype(np.float32), want.astype(np.float32))
+    return bool(same and run.outside_untouched)
+
+
+def padded(problem_fields: dict[str, object], extra: int = 16) -> Gemm:
+    """The problem with every leading stride `extra` elements (16-byte multiples) beyond its row."""
+    dense = Gemm(**problem_fields)  # type: ignore[arg-type]
+    up = {
+        f"{x}_stride": -(-getattr(dense, f"{x}_shape")[1] // 16) * 16 + extra for x in ("a", "b", "d")
+    }
+    return Gemm(**{**problem_fields, **up})  # type: ignore[arg-type]
+
+
+PRODUCT = [
+    (types, layout, d, scale, accumulate, size)
+    for types, layout, d, scale, accumulate, size in itertools.product(
+        TYPES,
+        ("nt", "nn", "tn", "tt"),
+        ("bf16", "f16", "f32"),
+        ("none", "tensor", "rowcol"),
+        ("fast", "promoted"),
+        ((63, 72, 144), (128, 128, 256), (129, 136, 400)),
+    )
+    if layout == "nt" or types[0] in ("bf16", "f16")
+]
+"""Every pair of dtypes, layout, dtype of D, scale, accumulation, and sizes around tile +-1."""
+
+
+def pairwise(product: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Rows that between them show every pair of values of `product`, taken greedily in order."""
+    missing = {p for row in product for p in _pairs(row)}
+    kept = []
+    for row in product[::7] + product:
+        new = _pairs(row) & missing
+        if len(new) > 2 or (new and len(missing) < 40):
+            kept.append(row)
+            missing -= new
+    assert not missing
+    return kept
+
+
+def _pairs(row: tuple[object, ...]) -> set[tuple[object, ...]]:
+    return set(itertools.combinations(enumerate(row), 2))
+
+
+def product_case(device: Device, row: tuple[object, ...]) -> bool:
+    types, layout, d, scale, accumulate, (m, n, k) = row  # type: ignore[misc]
+    problem = padded(
+        {"m": m, "n": n, "k": k, "a": types[0], "b": types[1], "d": d, "layout": layout,
+         "scale": scale, "accumulate": accumulate}
+    )  # fmt: skip
+    return is_exact(device, problem, gemm_sm90.default_config(problem, tile_m=64, tile_n=64))
+
+
+@pytest.mark.parametrize("row", pairwise(PRODUCT), ids=str)
+def test_every_pair_of_properties_is_exact(device: Device, row: tuple[object, ...]) -> None:
+    assert product_case(device, row)
+
+
+@pytest.mark.slow
+def test_the_whole_product_is_exact(device: Device) -> None:
+    assert [row for row in PRODUCT if not product_case(device, row)] == []
+
+
+TILES = [
+    {"tile_m": 64, "tile_n": 8, "warpgroups": 1},
+    {"tile_m": 64, "tile_n": 256, "warpgroups": 1, "cluster_n": 2},
+    {"tile_m": 128, "tile_n": 24, "warpgroups": 2},
+    {"tile_m": 128, "tile_n": 256, "warpgroups": 2, "cluster_m": 2},
+    {"tile_m": 192, "tile_n": 64, "warpgroups": 1},
+    {"tile_m": 256, "tile_n": 128, "warpgroups": 2, "cluster_n": 2},
+]
+
+
+@pytest.mark.parametrize("swizzle", gemm_sm90.SWIZZLES)
+@pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t['tile_m']}x{t['tile_n']}")
+def test_tiles_swizzles_and_clusters_are_exact(
+    device: Device, tile: dict[str, int], swizzle: int
+) -> None:
+    problem = Gemm(tile["tile_m"] + 1, tile["tile_n"] + 8, 208, "bf16", "bf16", layout="nn")
+    config = gemm_sm90.default_config(problem, swizzle_bytes=swizzle, **tile)
+    assert is_exact(device, problem, config)
+
+
+@pytest.mark.parametrize("k_tiles", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("stages", [1, 3])
+def test_k_around_the_number_of_stages_is_exact(device: Device, k_tiles: int, stages: int) -> None:
+    problem = Gemm(130, 72, k_tiles * 128, "e4m3", "e4m3", accumulate="promoted")
+    assert is_exact(device, problem, gemm_sm90.default_config(problem, stages=stages, tile_n=64))
+
+
+@pytest.mark.parametrize("delta", [-1, 0, 1])
+def test_sizes_around_the_tile_are_exact(device: Device, delta: int) -> None:
+    problem = padded({"m": 128 + delta, "n": 64 + delta, "k": 128 + 16 * delta, "a": "bf16"})
+    assert is_exact(device, problem, gemm_sm90.default_config(problem, tile_m=128, tile_n=64))
+
+
+@pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
+def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
+    assert is_exact(device, Gemm(m, n, 64))
+
+
+@pytest.mark.parametrize("d", ["bf16", "f32"])
+def test_d_that_tma_cannot_address_is_exact(device: Device, d: str) -> None:
+    problem = Gemm(70, 45, 96, d=d, d_stride=47, scale="rowcol")
+    assert gemm_sm90.default_config(problem).store == "global"
+    assert is_exact(device, problem)
+
+
+@pytest.mark.parametrize("accumulate", ["fast", "promoted"])
+@pytest.mark.parametrize("a", ["e4m3", "bf16"])
+def test_random_data_lies_within_the_bounds(device: Device, a: str, accumulate: str) -> None:
+    problem = Gemm(150, 88, 560, a, a, scale="rowcol", accumulate=accumulate)
+    operands = make_operands(problem, "random", seed=3)
+    run = run_gemm(device, problem, None, operands)
+    verdict = verify(problem, operands, run.d, exact=device.name != "emulator")
+    assert verdict.ok, str(verdict)
+
+
+def zero_row(d: np.ndarray) -> None:
+    d[77] = 0
+
+
+def zero_block(d: np.ndarray) -> None:
+    d[8:16, 8:16] = 0
+
+
+@pytest.mark.parametrize("damage", [zero_row, zero_block])
+def test_verification_rejects_a_zeroed_part(damage: object) -> None:
+    problem = Gemm(150, 88, 4096, "e4m3", "e4m3", scale="rowcol")
+    operands = make_operands(problem, "random")
+    d = exact_result(problem, operands, np.arange(150), np.arange(88))
+    assert verify(problem, operands, d, exact=True).ok
+    damage(d)  # type: ignore[operator]
+    assert not verify(problem, operands, d).ok
+
+
+def test_verification_rejects_a_missing_k_tile() -> None:
+    problem = Gemm(150, 88, 4096, "e4m3", "e4m3", scale="rowcol")
+    operands = make_operands(problem, "random")
+    damaged = make_operands(problem, "random")
+    damaged.a[:, 128:256] = 0
+    d = exact_result(problem, damaged, np.arange(150), np.arange(88))
+    assert not verify(problem, operands, d).ok
