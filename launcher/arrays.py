@@ -90,12 +90,12 @@ class RawArray:
             )
         else:
             strides = tuple(int(s) * size for s in self.strides)
-        on_gpu = isinstance(self.device, int)
+        # A GpuDevice and its index name the same memory.
+        index = getattr(self.device, "index", self.device)
         return Operand(
-            shape, strides, kind, size,
-            pointer=int(self.pointer),
-            device_index=self.device if isinstance(self.device, int) else None,
-            device=None if on_gpu else self.device,  # type: ignore[arg-type]
+            shape, strides, kind, size, pointer=int(self.pointer),
+            device_index=index if isinstance(index, int) else None,
+            device=None if isinstance(index, int) else self.device,  # type: ignore[arg-type]
             readonly=self.readonly, owner=self,
         )  # fmt: skip
 

@@ -182,7 +182,7 @@ def test_a_graph_replays_after_its_python_objects_are_gone(
 def test_a_stream_waits_for_the_stream_that_it_is_ordered_after(
     gpu: GpuDevice, kernel_text: KernelText
 ) -> None:
-    """The producer fills 1 GiB twenty times, which takes milliseconds, before the value that counts."""
+    """The producer fills 1 GiB twenty times, which takes milliseconds; the last value counts."""
     nbytes = 1 << 30
     source, out = gpu.alloc(nbytes), gpu.alloc(2048)
     call = PreparedCall(gpu, COPY, kernel_text("tma_copy"))
