@@ -15,7 +15,7 @@ COMMANDS: dict[str, str] = {
     "assemble": "Turn PTX into a cubin, and report registers, spills and messages.",
     "inspect": "Show what is in a config, a PTX file or a cubin.",
     "run": "Run a kernel on the emulator or a GPU, and check its result.",
-    "list": "List kernels, configs, dtypes or architectures.",
+    "list": "List kernels, configs, dtypes, architectures or known GPUs.",
     "decode": "Explain a matrix descriptor or an instruction descriptor bit by bit.",
     "doctor": "Say which tools are here, where, and what to install.",
     "cache": "Show or clear the cache of cubins.",

@@ -8,20 +8,48 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptxgen.assembler import Cubin, assemble
+    from ptxgen.emission import emit, make_plan
     from ptxgen.errors import PtxgenError
+    from ptxgen.kernels import KERNELS
     from ptxgen.launch import Launch
+    from ptxgen.launcher.gemm_call import gemm
+    from ptxgen.plans import Plan
+    from ptxgen.problem import Gemm
+    from ptxgen.renderer import Rendered, render
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Cubin": "ptxgen.assembler",
+    "Gemm": "ptxgen.problem",
+    "KERNELS": "ptxgen.kernels",
     "Launch": "ptxgen.launch",
+    "Plan": "ptxgen.plans",
     "PtxgenError": "ptxgen.errors",
+    "Rendered": "ptxgen.renderer",
     "assemble": "ptxgen.assembler",
+    "emit": "ptxgen.emission",
+    "gemm": "ptxgen.launcher.gemm_call",
+    "make_plan": "ptxgen.emission",
+    "render": "ptxgen.renderer",
 }
 """Public name -> the module that defines it."""
 
-__all__ = ["Cubin", "Launch", "PtxgenError", "__version__", "assemble"]
+__all__ = [
+    "KERNELS",
+    "Cubin",
+    "Gemm",
+    "Launch",
+    "Plan",
+    "PtxgenError",
+    "Rendered",
+    "__version__",
+    "assemble",
+    "emit",
+    "gemm",
+    "make_plan",
+    "render",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +60,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ptxgen' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -48,7 +48,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     click.echo()
 
 
-def print_facts(title: str, facts: dict[str, object]) -> None:
+def print_facts(title: str, facts: Mapping[str, object]) -> None:
     """Print names and values, one a line."""
     print_table(title, ("", ""), list(facts.items()))
 

@@ -1,0 +1,230 @@
+"""`ptxgen run`: run a kernel and check its result."""
+
+import math
+from typing import Any
+
+import click
+
+from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.output import (
+    json_option,
+    note,
+    output_files,
+    print_facts,
+    print_json,
+    print_table,
+    read_text,
+)
+from ptxgen.errors import ArgumentError, WrongResultError
+
+
+@click.command("run")
+@click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
+@problem_options
+@config_options
+@click.option(
+    "--device",
+    "device_name",
+    default="auto",
+    show_default=True,
+    metavar="auto|emulator|gpu[:INDEX]",
+    help="Where to run; auto is a GPU if one is here, else the emulator.",
+)
+@click.option(
+    "--data",
+    type=click.Choice(["random", "integers", "positive"]),
+    default="random",
+    show_default=True,
+    help="Inputs: normal numbers, integers that are summed exactly, or magnitudes.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the data.")
+@click.option("--exact", is_flag=True, help="Emulate Tensor Core sums bit for bit.")
+@click.option("--launch", "launch_path", metavar="PATH", help="Launch description of a FILE.")
+@click.option(
+    "--save",
+    multiple=True,
+    metavar="BUFFER=PATH",
+    help="Write an output buffer of a FILE there, raw.",
+)
+@json_option
+def command(
+    target: str,
+    device_name: str,
+    data: str,
+    seed: int,
+    exact: bool,
+    launch_path: str | None,
+    save: tuple[str, ...],
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Run a kernel on the emulator or a GPU, and check its result.
+
+    TARGET is gemm with the options of a problem, whose result is compared with numpy's; or a PTX
+    file (- for stdin) with --launch, which is run as it is. A wrong result exits with code 5.
+    """
+    if target in TARGETS:
+        if launch_path or save:
+            raise click.UsageError("--launch and --save belong to a FILE")
+        _run_gemm(device_name, data, seed, exact, as_json, values)
+    elif launch_path is None:
+        raise click.UsageError("a FILE needs --launch PATH, as emit --launch-out writes it")
+    else:
+        _run_file(target, launch_path, device_name, exact, dict(map(_buffer_path, save)), as_json)
+
+
+def open_device(name: str, exact: bool = False) -> Any:
+    """The device that --device names.
+
+    Raises: ArgumentError if there is no such name; ToolMissingError, DriverError.
+    """
+    kind, _, index = name.partition(":")
+    if kind == "auto" and not index:
+        from ptxgen.launcher.driver import driver_available
+
+        kind = "gpu" if driver_available() else "emulator"
+    if kind == "emulator" and not index:
+        from ptxgen.emulator import EmulatorDevice, Options
+
+        return EmulatorDevice(Options(exact=exact))
+    if kind == "gpu" and (index.isdecimal() or not index):
+        from ptxgen.launcher.device import GpuDevice
+
+        return GpuDevice.get(int(index) if index else None)
+    raise ArgumentError(f"device must be auto, emulator, gpu or gpu:INDEX, got {name!r}")
+
+
+def _run_gemm(
+    device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
+) -> None:
+    from ptxgen.renderer import render
+    from ptxgen.trial import digest, run_gemm
+
+    selection = select(values)
+    config = selection.config
+    device = open_device(device_name, exact)
+    properties = getattr(device, "properties", None)
+    plan = selection.kernel.plan(
+        selection.problem, config, *([properties.num_sms] if properties else [])
+    )
+    ptx = render(plan).text
+    trial = run_gemm(
+        selection.problem,
+        plan.launch,
+        ptx,
+        device,
+        tile=(config.tile_m, config.tile_n),
+        data=data,
+        seed=seed,
+        exact=exact,
+    )
+    verdict = trial.verdict
+    if as_json:
+        print_json(
+            "ptxgen.run/1",
+            {
+                "ok": trial.ok,
+                "device": trial.device,
+                "kernel": plan.kernel,
+                "config": str(config),
+                "data": data,
+                "seed": seed,
+                "ptx_sha256": digest(ptx),
+                "seconds": trial.seconds,
+                "load_seconds": trial.load_seconds,
+                "max_error_over_bound": _finite(verdict.max_error_over_bound),
+                "worst": {
+                    "index": verdict.worst,
+                    "error": _finite(verdict.worst_error),
+                    "bound": verdict.worst_bound,
+                },
+                "worst_block_rms": _finite(verdict.worst_block_rms),
+                "exact_elements": verdict.exact_elements,
+                "exact_mismatches": verdict.exact_mismatches,
+                "stray_bytes": trial.stray_bytes,
+            },
+        )
+    else:
+        row, column = verdict.worst
+        facts = {
+            "result": "ok" if trial.ok else "WRONG",
+            "device": trial.device,
+            "config": str(config),
+            "PTX sha256": digest(ptx),
+            "inputs": f"{data}, seed {seed}",
+            "seconds": trial.seconds,
+            "largest error": f"{verdict.max_error_over_bound:.3g} of its bound, at "
+            f"D[{row},{column}]: {verdict.worst_error:.3g} of {verdict.worst_bound:.3g}",
+            "worst 8 x 8 block": f"{verdict.worst_block_rms:.3g} of its allowed RMS error",
+            "bytes written outside D": trial.stray_bytes,
+        }
+        if verdict.exact_elements:
+            facts["bit for bit"] = (
+                f"{verdict.exact_elements - verdict.exact_mismatches} of "
+                f"{verdict.exact_elements} elements as the tensor core sums"
+            )
+        print_facts("", facts)
+    if not trial.ok:
+        stray = f"; {trial.stray_bytes} bytes outside D were written" if trial.stray_bytes else ""
+        raise WrongResultError(f"{verdict}{stray}")
+
+
+def _run_file(
+    path: str,
+    launch_path: str,
+    device_name: str,
+    exact: bool,
+    save: dict[str, str],
+    as_json: bool,
+) -> None:
+    from hashlib import sha256
+
+    from ptxgen.launch import Launch
+    from ptxgen.trial import digest, run_launch
+
+    ptx = read_text(path)
+    launch = Launch.from_json(read_text(launch_path))
+    for name in save:
+        if launch.buffer(name).role == "in":
+            raise ArgumentError(f"--save {name}: must be a buffer that the kernel writes")
+    with output_files(*save.values()) as files:
+        device = open_device(device_name, exact)
+        seconds, outputs = run_launch(launch, ptx, device)
+        for name, file in zip(save, files, strict=True):
+            assert file is not None
+            file.write(outputs[name])
+    rows = [
+        {"buffer": name, "bytes": len(content), "sha256": sha256(content).hexdigest()}
+        for name, content in outputs.items()
+    ]
+    if as_json:
+        print_json(
+            "ptxgen.run/1",
+            {
+                "ok": True,
+                "device": device.name,
+                "kernel": launch.entry,
+                "config": None,
+                "ptx_sha256": digest(ptx),
+                "seconds": seconds,
+                "max_error_over_bound": None,
+                "worst": None,
+                "outputs": rows,
+            },
+        )
+        return
+    note("ran to its end; the result of a FILE is not compared with anything")
+    print_facts("", {"device": device.name, "kernel": launch.entry, "seconds": seconds})
+    print_table("Outputs", ("buffer", "bytes", "sha256"), [list(row.values()) for row in rows])
+
+
+def _buffer_path(text: str) -> tuple[str, str]:
+    name, separator, path = text.partition("=")
+    if not separator or not name or not path:
+        raise click.UsageError(f"--save {text!r} must read BUFFER=PATH")
+    return name, path
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: null stands for it."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,185 @@
+"""One run of a kernel on a device, with its result checked."""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptxgen.dtypes import dtype
+from ptxgen.errors import LaunchError
+from ptxgen.launch import Buffer, Device, Launch
+from ptxgen.operands import POISON, Operands, make_operands
+from ptxgen.problem import Gemm
+from ptxgen.quantize import cast, numpy_dtype
+from ptxgen.verification import Verdict, verify
+
+GUARD_BYTES = 256
+"""Poisoned bytes before and after D, which must stay as they are."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of a run."""
+
+    device: str
+    seconds: float
+    """Of the launch, until its result was there; without loading the text."""
+    load_seconds: float
+    """What the first launch took more than that: the driver's JIT. 0 on the emulator."""
+    verdict: Verdict
+    stray_bytes: int
+    """Bytes outside D, between its rows or around it, that were written."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether D is right and nothing else was written."""
+        return self.verdict.ok and self.stray_bytes == 0
+
+
+def run_gemm(
+    problem: Gemm,
+    launch: Launch,
+    ptx: str,
+    device: Device,
+    *,
+    tile: tuple[int, int] = (64, 64),
+    data: str = "random",
+    seed: int = 0,
+    exact: bool = False,
+) -> Trial:
+    """Run `ptx` on operands made from `data` and `seed` (see `make_operands`), and check D.
+
+    tile: tile_m and tile_n of the kernel, whose edges are looked at. exact: the device sums as a
+    tensor core does, so that a sample must be equal bit for bit; sums of integers always must.
+
+    Raises: ArgumentError, and as `Device.launch`.
+    """
+    operands = make_operands(problem, data, seed)
+    emulated = device.name == "emulator"
+    guard = 0 if emulated else GUARD_BYTES  # the emulator sees every access outside a buffer
+    with ExitStack() as stack:
+        addresses = {}
+        for name, content in _contents(problem, operands).items():
+            addresses[name] = device.alloc(len(content))
+            stack.callback(device.free, addresses[name])
+            device.write(addresses[name], content)
+        extent = problem.extent_bytes("d")
+        start = device.alloc(extent + 2 * guard)
+        stack.callback(device.free, start)
+        addresses["d"] = start + guard
+        durations = []
+        for _ in range(1 if emulated else 2):
+            device.write(start, bytes([POISON]) * (extent + 2 * guard))
+            began = time.perf_counter()
+            if problem.m and problem.n:
+                device.launch(launch, ptx, addresses)
+            device.read(start, 0)
+            durations.append(time.perf_counter() - began)
+        raw = np.frombuffer(device.read(start, extent + 2 * guard), np.uint8)
+    d, stray = _split(problem, raw, guard)
+    exact = exact or not emulated or data == "integers"
+    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed)
+    return Trial(device.name, durations[-1], max(0.0, durations[0] - durations[-1]), verdict, stray)
+
+
+def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[str, bytes]]:
+    """Run anybody's `ptx` on buffers filled as the launch says.
+
+    Returns: seconds, and the bytes of every buffer that the kernel may write.
+
+    Raises: LaunchError, and as `Device.launch`.
+    """
+    with ExitStack() as stack:
+        addresses = {}
+        for buffer in launch.buffers:
+            addresses[buffer.name] = device.alloc(buffer.nbytes)
+            stack.callback(device.free, addresses[buffer.name])
+            device.write(addresses[buffer.name], initial_bytes(buffer))
+        began = time.perf_counter()
+        device.launch(launch, ptx, addresses)
+        outputs = {
+            b.name: device.read(addresses[b.name], b.nbytes)
+            for b in launch.buffers
+            if b.role != "in"
+        }
+        return time.perf_counter() - began, outputs
+
+
+def initial_bytes(buffer: Buffer) -> bytes:
+    """What `buffer.init` says that the buffer holds before the launch.
+
+    Raises: LaunchError if it says something else, or the file does not have `nbytes` bytes.
+    """
+    kind, _, rest = buffer.init.partition(":")
+    if kind == "poison":
+        return bytes([POISON]) * buffer.nbytes
+    if kind == "zeros":
+        return bytes(buffer.nbytes)
+    if kind == "random":
+        name, _, seed = rest.partition(":")
+        if not seed.isdecimal():
+            raise LaunchError(
+                f"buffer {buffer.name}: init={buffer.init!r} must read random:DTYPE:SEED"
+            )
+        count = -(-buffer.nbytes // dtype(name).bytes)
+        values = cast(np.random.default_rng(int(seed)).standard_normal(count), name)
+        return values.tobytes()[: buffer.nbytes]
+    if kind == "file":
+        try:
+            content = Path(rest).read_bytes()
+        except OSError as error:
+            raise LaunchError(f"buffer {buffer.name}: cannot read {rest}: {error}") from error
+        if len(content) != buffer.nbytes:
+            raise LaunchError(
+                f"buffer {buffer.name}: {rest} must have {buffer.nbytes} bytes, has {len(content)}"
+            )
+        return content
+    raise LaunchError(
+        f"buffer {buffer.name}: init={buffer.init!r} must be poison, zeros, random:DTYPE:SEED or "
+        f"file:PATH"
+    )
+
+
+def digest(ptx: str) -> str:
+    """SHA-256 of a text, as sha256sum prints it for a file with that text."""
+    return hashlib.sha256(ptx.encode()).hexdigest()
+
+
+def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
+    """The bytes of each input buffer, by its name in the launch."""
+    contents = {
+        "a": _storage(operands.a, problem.extent_bytes("a")),
+        "b": _storage(operands.b, problem.extent_bytes("b")),
+    }
+    if operands.scale_a is not None and operands.scale_b is not None:
+        contents["scale_a"] = operands.scale_a.tobytes()
+        contents["scale_b"] = operands.scale_b.tobytes()
+    return contents
+
+
+def _storage(x: Any, nbytes: int) -> bytes:
+    """The bytes from the first to past the last element of a view, gaps included."""
+    if not nbytes:
+        return b""
+    first = x.view(np.uint8)
+    return np.lib.stride_tricks.as_strided(first, (nbytes,), (1,)).tobytes()
+
+
+def _split(problem: Gemm, raw: Any, guard: int) -> tuple[Any, int]:
+    """D as an array of shape [M,N], and how many bytes outside it are not poison any more."""
+    kind = numpy_dtype(problem.d)
+    if not problem.m or not problem.n:
+        return np.empty((problem.m, problem.n), kind), int(np.count_nonzero(raw != POISON))
+    pitch = problem.stride("d") * kind.itemsize
+    width = problem.n * kind.itemsize
+    inside = np.zeros(raw.size, bool)
+    rows = np.lib.stride_tricks.as_strided(inside[guard:], (problem.m, width), (pitch, 1))
+    rows[...] = True
+    values = np.lib.stride_tricks.as_strided(raw[guard:], (problem.m, width), (pitch, 1))
+    stray = int(np.count_nonzero(raw[~inside] != POISON))
+    return np.ascontiguousarray(values).view(kind), stray

@@ -1,0 +1,173 @@
+"""The command line: emit, and what all commands share."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ptxgen.cli import COMMANDS, group
+from ptxgen.launch import Launch
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(group, list(arguments), input=stdin)
+
+
+def process(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, "-m", "ptxgen", *arguments],
+        env={**os.environ, **environment}, capture_output=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_its_line_in_the_list(name: str) -> None:
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert COMMANDS[name] in text
+
+
+def test_emit_prints_ptx_and_nothing_else() -> None:
+    result = run("emit", "gemm")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert ".target sm_90a" in result.stdout
+    assert result.stdout.rstrip().endswith("}")
+
+
+def test_emit_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    texts = {
+        process("emit", "gemm", "--a", "e4m3", PYTHONHASHSEED=seed).stdout for seed in ("1", "2")
+    }
+    assert len(texts) == 1
+    assert texts.pop()
+
+
+def test_the_text_does_not_depend_on_sizes() -> None:
+    options = ("emit", "gemm", "--tile", "128x128", "--stages", "4", "--cluster", "1")
+    small = run(*options, "--m", "300", "--n", "512", "--k", "64")
+    assert small.stdout == run(*options, "--m", "4096", "--n", "8192", "--k", "1024").stdout
+
+
+def test_launch_out_is_a_launch_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "launch.json"
+    result = run("emit", "gemm", "--m", "100", "--launch-out", str(path))
+    launch = Launch.from_json(path.read_text())
+    assert f".entry {launch.entry}" in result.stdout
+    assert launch.buffer("a").nbytes == 100 * 512 * 2
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        (("--tile", "64x32x32", "--swizzle", "64"), "_64x32x32_"),
+        (("--stages", "2"), "_s2_"),
+        (("--cluster", "1x2"), "_c1x2_"),
+        (("--cluster", "2"), "_c2x1_"),
+        (("--warpgroups", "1"), "_w1_"),
+        (("--store", "global"), "_global"),
+        (("--a", "e5m2"), "_e5m2_e5m2_"),
+        (("--a", "e5m2", "--b", "e4m3"), "_e5m2_e4m3_"),
+        (("--layout", "tt"), "_tt_"),
+        (("--scale", "rowcol"), "_rowcol_"),
+        (("--accumulate", "promoted"), "_promoted_"),
+    ],
+)
+def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part: str) -> None:
+    result = run("emit", "gemm", *option)
+    assert result.exit_code == 0, result.stderr
+    (entry,) = [row for row in result.stdout.splitlines() if ".entry" in row]
+    assert part in entry
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--arch", "sm_90"), "try sm_90a"),
+        (("--arch", "sm_100a"), "must be one of sm_90a"),
+        (("--a", "e4m3", "--layout", "nn"), "must be K-major"),
+        (("--a", "bf16", "--b", "f16"), "must be bf16 with bf16"),
+        (("--m", "-1"), "m must be >= 0, got -1"),
+        (("--tile", "128x256", "--stages", "9"), "try stages<=4"),
+        (("--tile", "96x64"), "tile_m=96 must be one of"),
+        (("--k", "100", "--a", "e4m3"), "multiple of 16 bytes"),
+        (("--tile", "big"), "2 to 3 integers joined by x"),
+        (("--layout", "xx"), "'xx' is not one of"),
+    ],
+)
+def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], message: str) -> None:
+    result = run("emit", "gemm", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("place", ["missing/out.ptx", "file/out.ptx", "folder", "read-only"])
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "read-only").write_text("kept")
+    access = os.access  # root may write everything, so the answer for the file is forged
+    monkeypatch.setattr(os, "access", lambda p, mode: "read-only" not in str(p) and access(p, mode))
+    monkeypatch.setattr("ptxgen.renderer.render", lambda plan: pytest.fail("work was done"))
+    result = run("emit", "gemm", "-o", str(tmp_path / place))
+    assert result.exit_code == 2
+    assert f"cannot write {tmp_path / place}" in result.stderr
+    assert (tmp_path / "read-only").read_text() == "kept"
+
+
+def test_a_failed_emit_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "out.ptx"
+    path.write_text("old")
+    assert run("emit", "gemm", "--stages", "99", "-o", str(path)).exit_code == 2
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["out.ptx"]
+
+
+def test_an_output_can_be_a_device() -> None:
+    assert run("emit", "gemm", "-o", os.devnull).exit_code == 0
+
+
+def test_a_narrow_encoding_and_an_early_reader_give_no_traceback() -> None:
+    command = f"{sys.executable} -m ptxgen list configs | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], env={**os.environ, "PYTHONIOENCODING": "ascii", "LANG": "C"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "legal configs" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_list_says_why_a_config_is_refused() -> None:
+    result = run("list", "configs", "--illegal", "--tile", "256x256", "--json")
+    data = json.loads(result.stdout)
+    assert data["schema"] == "ptxgen.list/1"
+    assert data["legal"] + data["illegal"] == data["illegal"] == len(data["configs"]) > 0
+    assert all("registers" in c["reason"] for c in data["configs"])
+
+
+@pytest.mark.parametrize("what", ["kernels", "dtypes", "archs", "gpus"])
+def test_list_prints_the_same_things_as_text_and_json(what: str) -> None:
+    data = json.loads(run("list", what, "--json").stdout)[what]
+    text = run("list", what).stdout
+    assert data
+    assert all(next(iter(row.values())) in text for row in data)
+
+
+def test_completion_prints_a_script_for_the_shell() -> None:
+    assert "_PTXGEN_COMPLETE=bash_complete" in run("completion", "bash").stdout
+
+
+def test_a_shell_completes_commands_and_choices() -> None:
+    for line, expected in (("ptxgen em", b"emit"), ("ptxgen emit gemm --layout n", b"nn")):
+        done = process(
+            _PTXGEN_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" "))
+        )
+        assert expected in done.stdout
