@@ -1,11 +1,10 @@
 """What a cubin says about its kernels: registers, memory, spills, parameters. Needs no NVIDIA tool.
 
-The attribute numbers of .nv.info were read off cubins of ptxas 13.0 and 13.5 and agree with what
-`ptxas -v` and `cuobjdump -res-usage` print.
+The attribute numbers of .nv.info were read off cubins of ptxas 12.8, 13.0 and 13.5 and agree with
+what `ptxas -v` and `cuobjdump -res-usage` print.
 """
 
 import io
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ _MAX_REGISTERS, _MAX_THREADS, _REQUIRED_THREADS = 0x1B, 0x05, 0x10
 _BARRIERS, _CLUSTER, _SPILLS = 0x4C, 0x3D, 0x55
 _STORE_LOCAL, _LOAD_LOCAL = 0x387, 0x983
 """Low 12 bits of STL and LDL."""
-_LISTS_SPILLS_FROM = (13, 0)
-"""First release of ptxas that was seen to list spills."""
+_NEW_ABI = 8
+"""ELF ABI version of CUDA 13's cubins, whose flags hold the architecture in another byte."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class KernelResources:
     """Stack frame of one thread: local arrays and spilled registers."""
     spill_store_bytes: int
     """Bytes that one thread's spill stores write, each instruction counted once, as in ptxas -v.
-    Cubins of ptxas before 13.0 do not tell spills from local arrays: all local stores count."""
+    Where an old ptxas did not list spills in the file, all stores to local memory count."""
     spill_load_bytes: int
     """Likewise for loads."""
     static_smem_bytes: int
@@ -103,9 +102,10 @@ def read_cubin(cubin: bytes) -> CubinReport:
     try:
         elf = ELFFile(io.BytesIO(cubin))
         sections = {section.name: section for section in elf.iter_sections()}
-        machine, flags = elf["e_machine"], elf["e_flags"]
+        machine = elf["e_machine"]
         if machine == "EM_CUDA":
-            return _Reader(sections, flags).report()
+            is_new = elf["e_ident"]["EI_ABIVERSION"] >= _NEW_ABI
+            return _Reader(sections, elf["e_flags"], is_new).report()
     except (
         ELFError, ConstructError, struct.error, ValueError, IndexError, KeyError, TypeError,
         AttributeError, OverflowError, AssertionError, MemoryError, OSError,
@@ -120,15 +120,17 @@ def read_cubin(cubin: bytes) -> CubinReport:
 class _Reader:
     """The sections of one cubin."""
 
-    def __init__(self, sections: dict[str, Any], flags: int) -> None:
+    def __init__(self, sections: dict[str, Any], flags: int, is_new: bool) -> None:
         self.sections = sections
-        self.sm = flags >> 8 & 0xFF
+        self.sm = (flags >> 8 if is_new else flags) & 0xFF
         self.assembler, self.options = _tool(sections)
         self.symbols = [s.name for s in sections[".symtab"].iter_symbols()]
         self.shared = list(_attributes(self._data(".nv.info")))
-        release = re.search(r"release (\d+)\.(\d+)", self.assembler)
-        self.lists_spills = (
-            release is not None and (int(release[1]), int(release[2])) >= _LISTS_SPILLS_FROM
+        self.lists_spills = is_new or any(
+            number == _SPILLS
+            for name in sections
+            if name.startswith(".nv.info.")
+            for number, _ in _attributes(self._data(name))
         )
 
     def report(self) -> CubinReport:
@@ -166,7 +168,7 @@ class _Reader:
             spill_store_bytes=stores,
             spill_load_bytes=loads,
             static_smem_bytes=max(0, smem_bytes - (RESERVED_SMEM_BYTES if self.sm >= 90 else 0)),
-            barriers=_small(own.get(_BARRIERS)),
+            barriers=self._barriers(name, own.get(_BARRIERS)),
             parameters=tuple(sorted(parameters, key=lambda p: p.ordinal)),
             parameter_bytes=parameter_bytes,
             parameter_bank_offset=bank_offset,
@@ -177,6 +179,13 @@ class _Reader:
             cluster_ctas=_three(own.get(_CLUSTER)),
             instructions=len(self._data(f".text.{name}")) // INSTRUCTION_BYTES,
         )
+
+    def _barriers(self, name: str, payload: bytes | None) -> int:
+        """Named barriers; before CUDA 13 they stand in the flags of the code section."""
+        section = self.sections.get(f".text.{name}")
+        if payload is not None or section is None:
+            return _small(payload)
+        return int(section["sh_flags"]) >> 20 & 0x7F
 
     def _data(self, name: str) -> bytes:
         section = self.sections.get(name)
