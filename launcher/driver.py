@@ -54,6 +54,9 @@ _HINTS = {
 CONTEXT_KILLERS = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 """Codes after which every further call on the context fails."""
 
+MIN_DRIVER_VERSION = 12000
+"""First driver with tensor maps and .target sm_90a (CUDA 12.0)."""
+
 _INSTALL = "pip install 'cuda-python>=13,<14'"
 _EMULATE = "or use device='emulator', which needs no GPU"
 _lock = threading.Lock()
@@ -122,6 +125,12 @@ def _initialise(driver: Any) -> None:
         raise ToolMissingError(f"cuInit failed ({code}): {reason}; mend that, {_EMULATE}")
     if code:
         raise driver_error(driver, "cuInit", code)
+    version = int(driver.cuDriverGetVersion()[1])
+    if version < MIN_DRIVER_VERSION:
+        raise ToolMissingError(
+            f"the NVIDIA driver supports CUDA {version // 1000}.{version % 1000 // 10}; ptxgen"
+            f" needs at least 12.0 (driver 525); try a newer driver, {_EMULATE}"
+        )
 
 
 def driver_available() -> bool:

@@ -55,9 +55,9 @@ def gemm(
     scale_a, scale_b: None, numbers, arrays of one float32 each, or float32 vectors of M and of N.
     accumulate: fast or promoted, see Gemm.
     out: [M,N], rows contiguous; None = a new array: numpy for numpy, else a DeviceArray.
-    stream: see `stream_handle`; work is ordered after the streams that the arrays export, and for
-    an `out` that exports one, before its later work. Host arrays are complete on return, device
-    arrays when the stream gets there.
+    stream: see `stream_handle`; work is ordered after what the streams that the arrays export hold
+    now, and before what they are given later. Host arrays are complete on return, device arrays
+    when the stream gets there.
     device: for numpy arrays, where to run: "emulator", a GPU index (default: the current one), or
     a Device. Device arrays run where they are.
     config: a kernel's Config; None = chosen for the problem.
@@ -211,12 +211,13 @@ def _run(
         d = matrices["d"]
         if isinstance(target, GpuDevice):
             operands = [x.operand for x in matrices.values()] + list(vectors.values())
-            for x in operands:
-                if x.stream is not None:
-                    target.order_after(stream, x.stream)
+            producers = {x.stream for x in operands if x.stream is not None}
+            for producer in producers:
+                target.order_after(stream, producer)
             _prepared(target, problem, config)(addresses, stream)
-            if d.operand.stream is not None:
-                target.order_after(d.operand.stream, stream)
+            # Also after inputs: a pool may hand their memory out again on the producer's stream.
+            for producer in producers:
+                target.order_after(producer, stream)
         else:
             rendered, launch = _emit(problem, config, None)
             target.launch(launch, rendered.text, addresses)

@@ -83,7 +83,7 @@ class PreparedCall:
 
         Raises: ArgumentError, LaunchError, DriverError.
         """
-        if isinstance(addresses, Mapping):
+        if type(addresses) is not tuple and isinstance(addresses, Mapping):
             addresses = self._ordered(addresses)
         handle = stream_handle(stream)
         with self._lock, self.device.current():

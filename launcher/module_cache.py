@@ -28,7 +28,8 @@ class ModuleCache:
         self._limit = limit
         self._modules: OrderedDict[str | bytes, Module] = OrderedDict()
         self._users: dict[int, int] = {}
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a holder, and so call release, inside it.
+        self._lock = threading.RLock()
         self._load_lock = threading.Lock()
 
     def __len__(self) -> int:

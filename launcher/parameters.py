@@ -11,13 +11,14 @@ import struct
 from collections.abc import Sequence
 
 from ptxgen.errors import ArgumentError, LaunchError
-from ptxgen.launch import Buffer, Param
+from ptxgen.launch import Buffer, Param, TensorMap
 from ptxgen.launcher.tensor_maps import (
     ALIGNMENT,
     TENSOR_MAP_BYTES,
     AlignedStorage,
     TensorMapSlot,
 )
+from ptxgen.tensor_map_rules import element_bits
 
 _INTEGERS = {"u32": (4, False), "u64": (8, False), "s32": (4, True), "s64": (8, True)}
 """kind -> (bytes, signed)."""
@@ -87,6 +88,19 @@ def _hexadecimal(param: Param) -> bytes:
         ) from None
 
 
+def _check_extent(param: Param, buffer: Buffer) -> None:
+    """Refuse a tensor map that reaches past its buffer: TMA fills zeros outside `dims` only."""
+    tensor_map: TensorMap = param.value
+    steps = zip(tensor_map.dims[1:], tensor_map.strides_bytes, strict=True)
+    row = -(-tensor_map.dims[0] * element_bits(tensor_map.element_type) // 8)
+    end = tensor_map.offset_bytes + row + sum((extent - 1) * step for extent, step in steps)
+    if end > buffer.nbytes:
+        raise LaunchError(
+            f"parameter {param.name}: the tensor map reaches byte {end} of buffer {buffer.name!r},"
+            f" which has {buffer.nbytes} bytes"
+        )
+
+
 class ParameterBlock:
     """All parameters of one launch in one block of host memory, and the table that points to them.
 
@@ -119,9 +133,9 @@ class ParameterBlock:
         self._maps: list[list[TensorMapSlot]] = [[] for _ in buffers]
         self._addresses: list[int | None] = [None] * len(buffers)
         for param, offset in zip(params, offsets, strict=True):
-            self._place(param, self.storage.address + offset)
+            self._place(param, self.storage.address + offset, buffers)
 
-    def _place(self, param: Param, address: int) -> None:
+    def _place(self, param: Param, address: int, buffers: Sequence[Buffer]) -> None:
         if param.kind == "pointer":
             if param.value is None:
                 return  # a pointer that the kernel does not follow stays zero
@@ -130,7 +144,9 @@ class ParameterBlock:
         elif param.kind == "tensor_map":
             slot_map = TensorMapSlot(param.value, address, f"parameter {param.name}")
             if param.value.buffer is not None:
-                self._maps[self.buffer_names.index(param.value.buffer)].append(slot_map)
+                index = self.buffer_names.index(param.value.buffer)
+                _check_extent(param, buffers[index])
+                self._maps[index].append(slot_map)
         else:
             data = pack_scalar(param)
             ctypes.memmove(address, data, len(data))

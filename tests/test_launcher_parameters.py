@@ -108,3 +108,13 @@ def test_a_misaligned_buffer_is_refused_before_the_driver_sees_it() -> None:
     slot = TensorMapSlot(GOOD, AlignedStorage(128).address)
     with pytest.raises(LaunchError, match="must start at a multiple of 16 B, got address 0x1008"):
         slot.encode(0x1008)
+
+
+@pytest.mark.parametrize(("nbytes", "fits"), [(31 * 128 + 128, True), (31 * 128 + 127, False)])
+def test_a_map_must_end_within_its_buffer(nbytes: int, fits: bool) -> None:
+    params, buffers = (Param("map", "tensor_map", GOOD),), (Buffer("x", nbytes),)
+    if fits:
+        ParameterBlock(params, buffers)
+    else:
+        with pytest.raises(LaunchError, match="reaches byte 4096 of buffer 'x'"):
+            ParameterBlock(params, buffers)
