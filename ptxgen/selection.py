@@ -1,0 +1,273 @@
+"""selection: which kernel and config for this problem on this GPU, and why.
+
+What was measured for the problem comes first: the user's tuning table, then the one that ships for
+the GPU. Without a measurement the cost model ranks the legal configs.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from ptxgen.cost_model import Cost, estimate
+from ptxgen.devices import GpuModel, gpu_model
+from ptxgen.errors import ArgumentError, ConfigError
+from ptxgen.kernels import kernel_for
+from ptxgen.problem import Gemm
+from ptxgen.renderer import render
+from ptxgen.tuning_table import (
+    Environment,
+    Row,
+    TuningTable,
+    problem_key,
+    shipped_rows,
+    text_hash,
+)
+
+DEFAULT_GPU = "H200"
+BATCH_INVARIANT_M = 256
+"""The m for which a batch-invariant config is chosen, whatever m is."""
+ROWS_TRIED = 8
+"""Rows of a table whose kernel text is compared; the fastest usable one is taken if none fits."""
+
+
+class TuningWarning(UserWarning):
+    """The user's tuning table cannot be used; selection goes on without it."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A legal config with its predicted cost."""
+
+    config: Any
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A config that cannot serve the problem, and why."""
+
+    config: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The config that was chosen for a problem."""
+
+    kernel: str
+    """Name of the kernel, a key of KERNELS."""
+    config: Any
+    source: str
+    """Who chose: user table, shipped table, or model."""
+    why: str
+    """One sentence."""
+    cost: Cost
+    """What the model predicts for it."""
+    seconds: float | None
+    """What was measured for it; None if the model chose."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a config was chosen, and why the others were not."""
+
+    choice: Choice
+    ranked: tuple[Ranked, ...]
+    """All legal configs, the best predicted first."""
+    refused: tuple[Refused, ...]
+
+
+def model_of(device: str, num_sms: int | None = None) -> GpuModel:
+    """The GPU model called `device`; with another number of SMs, its rates scaled to that.
+
+    Raises: ConfigError if no model of that name is known.
+    """
+    model = gpu_model(device)
+    if num_sms is None or num_sms == model.num_sms:
+        return model
+    part = num_sms / model.num_sms
+    return replace(
+        model,
+        num_sms=num_sms,
+        fp8_tflops=model.fp8_tflops * part,
+        bf16_tflops=model.bf16_tflops * part,
+        source=f"{model.source}, scaled to {num_sms} SMs",
+    )
+
+
+def choose(
+    problem: Gemm, device: GpuModel | str = DEFAULT_GPU, *, batch_invariant: bool = False
+) -> Any:
+    """The config for `problem` on `device`: a Config of the kernel that serves it.
+
+    batch_invariant: one config per n and k, chosen without looking at m.
+
+    Raises: ConfigError if no kernel or config serves the problem.
+    """
+    return choice(problem, device, batch_invariant=batch_invariant).config
+
+
+def choice(
+    problem: Gemm,
+    device: GpuModel | str = DEFAULT_GPU,
+    *,
+    environment: Environment | None = None,
+    batch_invariant: bool = False,
+) -> Choice:
+    """As `choose`, with who chose and why. Remembered for each problem; see `forget`.
+
+    environment: where it will run, if known: rows measured elsewhere are then taken only if none
+    was measured there.
+
+    Raises: ConfigError if no kernel or config serves the problem.
+    """
+    gpu = gpu_model(device) if isinstance(device, str) else device
+    if batch_invariant:
+        problem = replace(problem, m=BATCH_INVARIANT_M)
+    return _choice(problem, gpu, environment or Environment(gpu.name))
+
+
+def forget() -> None:
+    """Drop remembered choices, after the tuning table has changed."""
+    _choice.cache_clear()
+
+
+def rank(problem: Gemm, gpu: GpuModel) -> list[Ranked]:
+    """All legal configs of the kernel that serves `problem`, the best predicted first.
+
+    Raises: ConfigError if no kernel serves it.
+    """
+    return _rank(problem, gpu)[0]
+
+
+def explain(
+    problem: Gemm, device: GpuModel | str = DEFAULT_GPU, environment: Environment | None = None
+) -> Explanation:
+    """Why `choose` takes what it takes.
+
+    Raises: ConfigError if no kernel or config serves the problem.
+    """
+    gpu = gpu_model(device) if isinstance(device, str) else device
+    ranked, refused = _rank(problem, gpu)
+    return Explanation(choice(problem, gpu, environment=environment), tuple(ranked), tuple(refused))
+
+
+def neighbours(config: Any, legal: list[Any]) -> list[Any]:
+    """Legal configs one step away: one choice other, or tile_n up to 32 narrower or wider."""
+    found = []
+    for other in legal:
+        steps = [
+            name
+            for name in ("tile_m", "cluster_m", "cluster_n", "warpgroups", "swizzle_bytes")
+            if getattr(other, name) != getattr(config, name)
+        ]
+        if {"cluster_m", "cluster_n"} <= set(steps):
+            steps.remove("cluster_n")  # 2x1 and 1x2 are one step apart
+        near = abs(other.tile_n - config.tile_n)
+        if len(steps) + bool(near) == 1 and near <= 32:
+            found.append(other)
+    for stages in (config.stages - 1, config.stages - 2):
+        if stages >= 2:
+            found.append(replace(config, stages=stages))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _choice(problem: Gemm, gpu: GpuModel, environment: Environment) -> Choice:
+    module = kernel_for(problem, gpu.arch)
+    for source, rows in _sources(problem, gpu):
+        found = _usable(module, problem, rows, environment)
+        if found is None:
+            continue
+        row, config, differences = found
+        microseconds = (row.seconds or 0.0) * 1e6
+        where = f" with another {', '.join(differences)}" if differences else ""
+        return Choice(
+            module.NAME, config, source,
+            f"measured: {microseconds:.2f} us on {row.device}{where}, the fastest in the {source}",
+            estimate(problem, config, gpu), row.seconds,
+        )  # fmt: skip
+    ranked, refused = _rank(problem, gpu)
+    if not ranked:
+        raise ConfigError(
+            f"no config of {module.NAME} serves {problem}; the first of {len(refused)} refusals: "
+            f"{refused[0].reason if refused else 'none was tried'}"
+        )
+    best = ranked[0]
+    return Choice(
+        module.NAME, best.config, "model",
+        f"predicted: {best.cost.total * 1e6:.2f} us, the least of {len(ranked)} legal configs, "
+        f"bound by {best.cost.bound}; nothing was measured for this problem on {gpu.name}",
+        best.cost, None,
+    )  # fmt: skip
+
+
+def _sources(problem: Gemm, gpu: GpuModel) -> Iterator[tuple[str, list[Row]]]:
+    """(name, rows of the problem, the fastest first) of each table."""
+    try:
+        table = TuningTable.existing()
+    except (ArgumentError, ImportError) as error:
+        warnings.warn(f"going on without a tuning table: {error}", TuningWarning, stacklevel=1)
+        table = None
+    if table is not None:
+        yield "user table", table.rows(problem, gpu.name)
+    key = problem_key(problem)
+    shipped = [row for row in shipped_rows(gpu.name) if row.problem == key]
+    yield "shipped table", sorted(shipped, key=lambda row: (row.seconds is None, row.seconds))
+
+
+def _usable(
+    module: ModuleType, problem: Gemm, rows: list[Row], environment: Environment
+) -> tuple[Row, Any, tuple[str, ...]] | None:
+    """The fastest row that was measured with this kernel text in this environment, else the
+    fastest whose config is still legal; with what is different about it."""
+    fallback = None
+    tried = 0
+    for row in rows:
+        if row.seconds is None or row.kernel != module.NAME or tried == ROWS_TRIED:
+            continue
+        config = _config(module, problem, row)
+        if config is None:
+            continue
+        tried += 1
+        differences = row.differences(environment)
+        if _text_hash(module, config) != row.text_hash:
+            differences = ("kernel text", *differences)
+        if not differences:
+            return row, config, ()
+        fallback = fallback or (row, config, differences)
+    return fallback
+
+
+def _config(module: ModuleType, problem: Gemm, row: Row) -> Any:
+    """The config of a row, or None if it is no longer one that serves the problem."""
+    try:
+        config = module.Config(**row.config_fields())
+        module.plan(problem, config)
+    except (TypeError, ConfigError):  # TypeError: a field that this Config does not have
+        return None
+    return config
+
+
+@lru_cache(maxsize=1024)
+def _text_hash(module: ModuleType, config: Any) -> str:
+    """The hash of the text of `config`, which is the same for every problem."""
+    problem = Gemm(
+        0, 0, 0, config.a, config.b, config.d, config.layout, config.scale, config.accumulate
+    )
+    return text_hash(render(module.plan(problem, config)).text)
+
+
+def _rank(problem: Gemm, gpu: GpuModel) -> tuple[list[Ranked], list[Refused]]:
+    module = kernel_for(problem, gpu.arch)
+    ranked, refused = [], []
+    for config, reason in module.configs(problem):
+        if reason is None:
+            ranked.append(Ranked(config, estimate(problem, config, gpu)))
+        else:
+            refused.append(Refused(config, reason))
+    ranked.sort(key=lambda r: (r.cost.total, -r.config.tile_n, str(r.config)))
+    return ranked, refused
