@@ -14,16 +14,15 @@ from typing import Any
 from ptxgen.cost_model import Cost, estimate
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
+from ptxgen.images import config_hash
 from ptxgen.kernels import kernel_for
 from ptxgen.problem import Gemm
-from ptxgen.renderer import render
 from ptxgen.tuning_table import (
     Environment,
     Row,
     TuningTable,
     problem_key,
     shipped_rows,
-    text_hash,
 )
 
 DEFAULT_GPU = "H200"
@@ -159,9 +158,11 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
     """Legal configs one step away: one choice other, or tile_n up to 32 narrower or wider."""
     found = []
     for other in legal:
+        if other.swizzle_bytes != config.swizzle_bytes:
+            continue
         steps = [
             name
-            for name in ("tile_m", "cluster_m", "cluster_n", "warpgroups", "swizzle_bytes")
+            for name in ("tile_m", "cluster_m", "cluster_n", "warpgroups")
             if getattr(other, name) != getattr(config, name)
         ]
         if {"cluster_m", "cluster_n"} <= set(steps):
@@ -234,7 +235,7 @@ def _usable(
             continue
         tried += 1
         differences = row.differences(environment)
-        if _text_hash(module, config) != row.text_hash:
+        if config_hash(module.NAME, config) != row.text_hash:
             differences = ("kernel text", *differences)
         if not differences:
             return row, config, ()
@@ -250,15 +251,6 @@ def _config(module: ModuleType, problem: Gemm, row: Row) -> Any:
     except (TypeError, ConfigError):  # TypeError: a field that this Config does not have
         return None
     return config
-
-
-@lru_cache(maxsize=1024)
-def _text_hash(module: ModuleType, config: Any) -> str:
-    """The hash of the text of `config`, which is the same for every problem."""
-    problem = Gemm(
-        0, 0, 0, config.a, config.b, config.d, config.layout, config.scale, config.accumulate
-    )
-    return text_hash(render(module.plan(problem, config)).text)
 
 
 def _rank(problem: Gemm, gpu: GpuModel) -> tuple[list[Ranked], list[Refused]]:

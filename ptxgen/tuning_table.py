@@ -240,7 +240,7 @@ def best_rows(rows: Iterable[Row]) -> list[Row]:
 
 
 def new_row(
-    kernel: str, text: str, problem: Gemm, environment: Environment, config: Any,
+    kernel: str, hash_of_text: str, problem: Gemm, environment: Environment, config: Any,
     samples: tuple[float, ...], error: str = "",
 ) -> Row:  # fmt: skip
     """A row for what was just measured: seconds per call of each sample, or why there is none."""
@@ -248,7 +248,7 @@ def new_row(
     median = ordered[len(ordered) // 2] if ordered else None
     return Row(
         kernel=kernel,
-        text_hash=text_hash(text),
+        text_hash=hash_of_text,
         problem=problem_key(problem),
         device=environment.device,
         clocks=environment.clocks,
