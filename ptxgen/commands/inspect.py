@@ -1,20 +1,31 @@
 """`ptxgen inspect`: what is in a config, a PTX file or a cubin."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
-from ptxgen.commands.output import json_option, print_facts, print_json, print_table
+from ptxgen.commands.output import (
+    as_text,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+    read_bytes,
+)
+from ptxgen.errors import ArgumentError
 
 
 @click.command("inspect")
 @click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
 @problem_options
 @config_options
+@click.option("--forms", is_flag=True, help="Of PTX: count opcodes with their modifiers.")
+@click.option("--sass", is_flag=True, help="Of a cubin: print its machine code, too.")
 @json_option
-def command(target: str, as_json: bool, **values: Any) -> None:
+def command(target: str, forms: bool, sass: bool, as_json: bool, **values: Any) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
     Of gemm: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch and
@@ -23,10 +34,11 @@ def command(target: str, as_json: bool, **values: Any) -> None:
     if target in TARGETS:
         _inspect_config(as_json, values)
     else:
-        _inspect_file(target, as_json)
+        _inspect_file(target, sass, forms, as_json)
 
 
 def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
+    from ptxgen.inspection.descriptor_fields import decode_matrix_descriptor
     from ptxgen.inspection.roofline import rooflines
 
     selection = select(values)
@@ -35,6 +47,10 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
     launch = plan.launch
     maps = {p.name: p.value for p in launch.params if p.kind == "tensor_map"}
     descriptors = {"A": config.a_tile.descriptor, "B": config.b_tile.descriptor}
+    fields = {
+        f"{name} {d.encode():#018x}": decode_matrix_descriptor(d.encode(), "sm_90")
+        for name, d in descriptors.items()
+    }
     roofs = rooflines(problem, plan.target, (config.tile_m, config.tile_n))
     if as_json:
         print_json(
@@ -48,8 +64,7 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
                 "barriers": [asdict(b) for b in plan.barriers],
                 "parts": plan.parts,
                 "descriptors": {
-                    name: {"value": f"{d.encode():#018x}", **asdict(d)}
-                    for name, d in descriptors.items()
+                    name: [asdict(f) for f in decoded] for name, decoded in fields.items()
                 },
                 "launch": asdict(launch),
                 "flop": problem.flop,
@@ -71,14 +86,12 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
         ("offset", "bytes", "region", "what"),
         [(r.offset, r.nbytes, r.name, r.what) for r in plan.smem_map],
     )
-    print_table(
-        "Matrix descriptors (start address filled in at run time)",
-        ("operand", "value", "leading B", "stride B", "swizzle B"),
-        [
-            (name, f"{d.encode():#018x}", d.leading_bytes, d.stride_bytes, d.swizzle_bytes)
-            for name, d in descriptors.items()
-        ],
-    )
+    for name, decoded in fields.items():
+        print_table(
+            f"Matrix descriptor of {name}, without its start address",
+            ("bits", "field", "raw", "meaning"),
+            [(f.bits, f.name, f"{f.raw:#x}", f.meaning) for f in decoded],
+        )
     print_table(
         "Tensor maps (innermost dimension first)",
         ("parameter", "buffer", "type", "dims", "strides B", "box", "swizzle"),
@@ -121,9 +134,110 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _inspect_file(path: str, as_json: bool) -> None:
-    raise NotImplementedError
+def _inspect_file(path: str, sass: bool, forms: bool, as_json: bool) -> None:
+    """Print what a cubin (by its first bytes) or a PTX text holds."""
+    content = read_bytes(path)
+    if content.startswith(b"\x7fELF"):
+        _inspect_cubin(content, sass, as_json)
+    elif sass:
+        raise ArgumentError(f"--sass needs a cubin, and {path} is not one; try ptxgen assemble")
+    else:
+        _inspect_ptx(as_text(content, path), forms, as_json)
 
 
-def _sizes(values: tuple[int, ...]) -> str:
+def _inspect_ptx(text: str, forms: bool, as_json: bool) -> None:
+    from ptxgen.inspection.instruction_mix import instruction_mix
+    from ptxgen.ptx.forms import check_forms, min_version
+    from ptxgen.ptx.parser import parse
+
+    module = parse(text)
+    mix = instruction_mix(module)
+    findings = check_forms(module)
+    needed = None if findings else min_version(module, module.target).version
+    entries = [
+        {
+            "entry": f.name,
+            "line": f.line,
+            "instructions": len(f.body),
+            "parameters": len(f.params),
+            "parameter_bytes": sum(p.nbytes for p in f.params),
+            "static_smem_bytes": sum(v.nbytes for v in f.variables.values() if v.space == "shared"),
+            "directives": " ".join(
+                f".{name} {', '.join(map(str, values))}".rstrip()
+                for name, values in f.directives.items()
+            ),
+        }
+        for f in module.entries
+    ]
+    if as_json:
+        print_json(
+            "ptxgen.inspection/1",
+            {
+                "target": module.target,
+                "version": module.version,
+                "needed_version": needed,
+                "findings": [asdict(f) for f in findings],
+                "entries": entries,
+                "instructions": mix.total,
+                "families": dict(mix.families),
+                "opcodes": dict(mix.opcodes),
+                "forms": dict(mix.forms),
+            },
+        )
+        return
+    print_facts(
+        "PTX",
+        {
+            "target": module.target,
+            "version": module.version + (f", the instructions need {needed}" if needed else ""),
+            "instructions": mix.total,
+        },
+    )
+    if findings:
+        print_table(
+            "Not in this target or version",
+            ("line", "what", "why"),
+            [(f.line, f.what, f.message) for f in findings],
+        )
+    for entry in entries:
+        print_facts(f"Entry {entry.pop('entry')}", entry)
+    print_table("Families", ("family", "instructions"), list(mix.families.items()))
+    if forms:
+        print_table("Forms", ("form", "instructions"), list(mix.forms.items()))
+    else:
+        print_table("Opcodes", ("opcode", "instructions"), list(mix.opcodes.items()))
+
+
+def _inspect_cubin(content: bytes, sass: bool, as_json: bool) -> None:
+    from ptxgen.inspection.cubin import read_cubin
+    from ptxgen.inspection.sass import disassemble
+
+    report = read_cubin(content)
+    listing = disassemble(content) if sass else None
+    if as_json:
+        print_json("ptxgen.inspection/1", {**asdict(report), "sass": listing})
+        return
+    print_facts(
+        "Cubin",
+        {"arch": report.arch, "assembler": report.assembler, "options": report.options},
+    )
+    for kernel in report.kernels:
+        print_facts(
+            f"Kernel {kernel.name}",
+            {
+                "registers": f"{kernel.registers} per thread at entry",
+                "stack": f"{kernel.stack_bytes} B",
+                "spills": f"{kernel.spill_store_bytes} B stores, {kernel.spill_load_bytes} B loads",
+                "static smem": f"{kernel.static_smem_bytes} B",
+                "named barriers": kernel.barriers,
+                "parameters": f"{len(kernel.parameters)} in {kernel.parameter_bytes} B",
+                "threads": _sizes(kernel.max_threads or kernel.required_threads or ()),
+                "SASS instructions": kernel.instructions,
+            },
+        )
+    if listing is not None:
+        click.echo(listing)
+
+
+def _sizes(values: Sequence[int]) -> str:
     return " x ".join(map(str, values))

@@ -92,12 +92,21 @@ def read_text(source: str) -> str:
 
     Raises: ArgumentError if it cannot be read, or is not text.
     """
-    data = read_bytes(source)
+    return as_text(read_bytes(source), source)
+
+
+def as_text(content: bytes, source: str) -> str:
+    """`content` of the file `source`, decoded.
+
+    Raises: ArgumentError if it is not text.
+    """
     try:
-        return data.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
-        raise ArgumentError(f"{source} must be UTF-8 text, got byte {data[error.start]:#04x} at "
-                            f"offset {error.start}") from error  # fmt: skip
+        raise ArgumentError(
+            f"{source} must be UTF-8 text, got byte {content[error.start]:#04x} at offset "
+            f"{error.start}"
+        ) from error
 
 
 def read_bytes(source: str) -> bytes:
