@@ -47,7 +47,7 @@ class MemoryBlock:
 
         Raises: OutOfBoundsError, MisalignedError.
         """
-        index = self._offsets(addresses, size)
+        index = self.offsets_of(addresses, size)
         found: Words = self.views[size][index >> (size.bit_length() - 1)]
         return found
 
@@ -56,7 +56,7 @@ class MemoryBlock:
 
         Raises: OutOfBoundsError, MisalignedError.
         """
-        index = self._offsets(addresses, size * count) >> (size.bit_length() - 1)
+        index = self.offsets_of(addresses, size * count) >> (size.bit_length() - 1)
         found: Words = self.views[size][index + np.arange(count)[:, None]]
         return found
 
@@ -65,7 +65,7 @@ class MemoryBlock:
 
         Raises: OutOfBoundsError, MisalignedError.
         """
-        index = self._offsets(addresses, size)
+        index = self.offsets_of(addresses, size)
         self.views[size][index >> (size.bit_length() - 1)] = values
         if self.initialised is not None:
             self.initialised[index[:, None] + np.arange(size)] = True
@@ -76,7 +76,7 @@ class MemoryBlock:
         Raises: OutOfBoundsError, MisalignedError.
         """
         count = len(values)
-        index = self._offsets(addresses, size * count)
+        index = self.offsets_of(addresses, size * count)
         self.views[size][(index >> (size.bit_length() - 1)) + np.arange(count)[:, None]] = values
         if self.initialised is not None:
             self.initialised[index[:, None] + np.arange(size * count)] = True
@@ -144,8 +144,11 @@ class MemoryBlock:
         missing: NDArray[np.bool_] = np.logical_not(known.all(axis=1))
         return missing
 
-    def _offsets(self, addresses: Words, size: int) -> Addresses:
-        """Offsets of legal addresses; registers of any integer type are taken as they are."""
+    def offsets_of(self, addresses: Words, size: int) -> Addresses:
+        """Offsets of addresses (of any integer type), each good for an aligned `size`-byte access.
+
+        Raises: OutOfBoundsError, MisalignedError.
+        """
         offsets = addresses.astype(np.int64)
         if self.base:
             offsets -= self.base

@@ -107,9 +107,9 @@ def _fused_step(
     top = _largest(exponent_a, exponent_b, top)
     add = _add_narrow if narrow else _add_wide
     total = add(wide_a, wide_b, top, model.fraction_bits)
-    total += np.trunc(c * _power_of_two(model.fraction_bits - top))
-    total *= _power_of_two(top - model.fraction_bits)
-    d = _round(total, model.output)
+    total += np.trunc(c * power_of_two(model.fraction_bits - top))
+    total *= power_of_two(top - model.fraction_bits)
+    d = round_sum(total, model.output)
     if special is not None:
         mask, values = special
         d[mask] = values[mask]
@@ -142,7 +142,7 @@ def _add_narrow(a: F64, b: F64, top: Exponents, fraction_bits: int) -> F64:
 
 def _add_wide(a: F64, b: F64, top: Exponents, fraction_bits: int) -> F64:
     """The same for any exponents, in float64."""
-    scale = _power_of_two(fraction_bits - top)
+    scale = power_of_two(fraction_bits - top)
     total = np.zeros(top.shape, np.float64)
     for rows, columns in _slabs(a, b, np.float64):
         product = rows * columns
@@ -161,12 +161,12 @@ def _slabs(a: NDArray[Any], b: NDArray[Any], dtype: Any) -> Iterator[tuple[NDArr
         yield rows[first : first + step], columns[first : first + step]
 
 
-def _power_of_two(exponent: NDArray[Any]) -> F64:
+def power_of_two(exponent: NDArray[Any]) -> F64:
     """2^exponent as float64, for exponents of normal numbers."""
     return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
 
 
-def _round(values: F64, output: str) -> F32:
+def round_sum(values: F64, output: str) -> F32:
     """Round exact sums to the output format; there is no NaN, and every zero is +0."""
     with np.errstate(over="ignore", under="ignore"):
         if output == "f16":
