@@ -121,6 +121,11 @@ def test_sizes_around_the_tile_are_exact(device: Device, delta: int) -> None:
     assert is_exact(device, problem, gemm_sm90.default_config(problem, tile_m=128, tile_n=64))
 
 
+@pytest.mark.parametrize("a, k", [("e4m3", 99), ("bf16", 51)])
+def test_gap_behind_a_row_is_never_read(device: Device, a: str, k: int) -> None:
+    assert is_exact(device, Gemm(70, 72, k, a, a, a_stride=112, b_stride=112))
+
+
 @pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
 def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
     assert is_exact(device, Gemm(m, n, 64))

@@ -228,9 +228,14 @@ def static_fields(problem: Gemm) -> dict[str, str]:
 
 
 def d_fits_tma(problem: Gemm) -> bool:
-    """Whether TMA can address D: base and row stride are multiples of 16 bytes."""
-    stride_bytes = problem.stride("d") * dtype(problem.d).bytes
-    return problem.d_alignment % 16 == 0 and stride_bytes % 16 == 0
+    """Whether TMA can store D: base, row stride and row length are multiples of 16 bytes.
+
+    The row length, because a TMA store clips at whole 16 bytes: with N = 63 bf16 it wrote two bytes
+    of the gap behind each row. Measured on an H200 (tests/test_gemm_sm90.py has the case).
+    """
+    element_bytes = dtype(problem.d).bytes
+    in_bytes = (problem.stride("d") * element_bytes, problem.n * element_bytes)
+    return problem.d_alignment % 16 == 0 and not any(x % 16 for x in in_bytes)
 
 
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
@@ -331,9 +336,10 @@ def _check_serves(problem: Gemm, config: Config) -> None:
             )
     if config.store == "tma" and problem.m and problem.n and not d_fits_tma(problem):
         raise ConfigError(
-            f"store=tma needs D at a multiple of 16 bytes with a row stride of a multiple of 16 "
-            f"bytes, got an alignment of {problem.d_alignment} and a stride of "
-            f"{problem.stride('d') * dtype(problem.d).bytes} bytes; try store=global"
+            f"store=tma needs D at a multiple of 16 bytes, with a row stride and a row length of "
+            f"multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an alignment of "
+            f"{problem.d_alignment}, a stride of {problem.stride('d') * dtype(problem.d).bytes} and "
+            f"a row of {problem.n * dtype(problem.d).bytes} bytes; try store=global"
         )
     for name in ("a", "b"):
         stride_bytes = problem.stride(name) * dtype(getattr(problem, name)).bytes
