@@ -31,8 +31,8 @@ class _Scope:
     """What each name that this scope binds meant outside."""
     labels: dict[str, str] = field(default_factory=dict)
     """Label as written -> unique name."""
-    pending: list[tuple[int, str]] = field(default_factory=list)
-    """(instruction, name) of symbols that may be labels of this scope."""
+    pending: dict[str, list[int]] = field(default_factory=dict)
+    """Name that may be a label of this scope -> instructions that use it."""
     pending_targets: list[tuple[str, int, int]] = field(default_factory=list)
     """(label of the target list, index in it, line), likewise."""
 
@@ -90,26 +90,23 @@ class Names:
                 del self.visible[name]
             else:
                 self.visible[name] = meaning
-        left = []
-        for index, name in scope.pending:
-            label = scope.labels.get(name)
-            if label is None:
-                left.append((index, name))
-            elif label != name:
-                body[index] = _with_label(body[index], name, label)
-        left_targets = []
+        for name, label in scope.labels.items():
+            for index in scope.pending.pop(name, ()):
+                if label != name:
+                    body[index] = _with_label(body[index], name, label)
+        left_targets: list[tuple[str, int, int]] = []
         for list_label, index, line in scope.pending_targets:
             targets = self._targets[list_label]
-            label = scope.labels.get(targets[index])
-            if label is None:
-                left_targets.append((list_label, index, line))
+            if targets[index] in scope.labels:
+                targets[index] = scope.labels[targets[index]]
             else:
-                targets[index] = label
+                left_targets.append((list_label, index, line))
         if self._scopes:
-            self._scopes[-1].pending += left
-            self._scopes[-1].pending_targets += left_targets
+            outer = self._scopes[-1]
+            outer.pending = _merged(outer.pending, scope.pending)
+            outer.pending_targets += left_targets
             return []
-        unknown = [(name, body[index].line) for index, name in left]
+        unknown = [(name, body[min(uses)].line) for name, uses in scope.pending.items()]
         return unknown + [(self._targets[key][i], line) for key, i, line in left_targets]
 
     def bind(self, name: str, meaning: Operand, cursor: Cursor) -> None:
@@ -170,7 +167,7 @@ class Names:
 
     def pend(self, instruction: int, name: str) -> None:
         """Note that `instruction` uses `name`, which may be a label."""
-        self._scopes[-1].pending.append((instruction, name))
+        self._scopes[-1].pending.setdefault(name, []).append(instruction)
 
     def add_target(self, label: str, name: str, line: int) -> None:
         """Append `name` to the target list at `label`."""
@@ -219,6 +216,21 @@ class Names:
             and (digits == "0" or digits[0] != "0")
             and int(digits) < count
         )
+
+
+def _merged(one: dict[str, list[int]], other: dict[str, list[int]]) -> dict[str, list[int]]:
+    """The union. The smaller goes into the larger, which keeps deep nests from costing more."""
+    if len(one) < len(other):
+        one, other = other, one
+    for name, uses in other.items():
+        found = one.get(name)
+        if found is None:
+            one[name] = uses
+        else:
+            longer, shorter = (found, uses) if len(found) >= len(uses) else (uses, found)
+            longer.extend(shorter)
+            one[name] = longer
+    return one
 
 
 def _with_label(instruction: Instruction, name: str, label: str) -> Instruction:
