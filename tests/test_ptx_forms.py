@@ -1,6 +1,5 @@
 """The table of instruction forms, against messages and against ptxas itself."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,9 @@ from ptxgen.ptx.form_table import TARGETS
 from ptxgen.ptx.forms import NAMES, check_forms, min_version
 from ptxgen.ptx.module import Instruction, Module
 from ptxgen.ptx.parser import parse
+from ptxgen.toolchain import find_binaries
+
+PTXAS = next((path for _, path in find_binaries("ptxas")), None)
 
 DECLARATIONS = (
     ".reg .b16 %h<9>; .reg .b32 %r<19>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .pred %p<9>;"
@@ -128,7 +130,7 @@ def test_unknown_target_is_refused() -> None:
         min_version([], "sm_12")
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas on PATH")
+@pytest.mark.skipif(PTXAS is None, reason="no ptxas")
 @pytest.mark.parametrize("target", TRIED_TARGETS)
 def test_ptxas_takes_the_stated_version_and_none_below(target: str, tmp_path: Path) -> None:
     wrong = {}
@@ -149,5 +151,5 @@ def test_ptxas_takes_the_stated_version_and_none_below(target: str, tmp_path: Pa
 def assembles(body: str, target: str, version: str, folder: Path) -> bool:
     path = folder / "form.ptx"
     path.write_text(text(body, target, version))
-    command = ["ptxas", "-O0", f"-arch={target}", str(path), "-o", str(folder / "form.cubin")]
+    command = [str(PTXAS), "-O0", f"-arch={target}", str(path), "-o", str(folder / "form.cubin")]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
