@@ -1,0 +1,208 @@
+"""Checked runs: right results pass, wrong ones do not, and commands say so."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from ptxgen.cli import group
+from ptxgen.errors import DeadlockError, LaunchError
+from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.operands import Array, make_operands
+from ptxgen.problem import Gemm
+from ptxgen.quantize import numpy_dtype
+from ptxgen.trial import GUARD_BYTES, initial_bytes, run_gemm, run_launch
+
+PROBLEM = Gemm(96, 80, 64, d_stride=88)
+KEYS = {"schema", "ok", "device", "kernel", "config", "seconds", "max_error_over_bound", "worst"}
+
+
+class NumpyDevice:
+    """Memory, and a launch that writes numpy's result of PROBLEM for integers of seed 0."""
+
+    name = "numpy"
+
+    def __init__(self, spoil: Callable[[Array], None] = lambda d: None) -> None:
+        self.memory = np.zeros(1 << 20, np.uint8)
+        self.top = 0
+        self.spoil = spoil
+
+    def alloc(self, nbytes: int) -> int:
+        start = self.top
+        self.top += -(-nbytes // 256) * 256
+        return start
+
+    def free(self, address: int) -> None:
+        pass
+
+    def write(self, address: int, data: bytes | memoryview) -> None:
+        self.memory[address : address + len(data)] = np.frombuffer(data, np.uint8)
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        return self.memory[address : address + nbytes].tobytes()
+
+    def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
+        operands = make_operands(PROBLEM, "integers", 0)
+        d = PROBLEM.reference(operands.a, operands.b).astype(numpy_dtype("bf16"))
+        self.spoil(d)
+        for row in range(PROBLEM.m):
+            self.write(addresses["d"] + row * PROBLEM.stride("d") * 2, d[row].tobytes())
+
+
+LAUNCH = Launch("k", (1, 1, 1), (32, 1, 1))
+
+
+def test_a_right_result_passes() -> None:
+    trial = run_gemm(PROBLEM, LAUNCH, "", NumpyDevice(), data="integers")
+    assert trial.ok
+    assert trial.stray_bytes == 0
+
+
+@pytest.mark.parametrize("index", [(0, 0), (95, 79), (17, 40)])
+def test_one_wrong_element_fails_and_is_named(index: tuple[int, int]) -> None:
+    def spoil(d: Array) -> None:
+        d[index] += 4
+
+    trial = run_gemm(PROBLEM, LAUNCH, "", NumpyDevice(spoil), data="integers")
+    assert not trial.ok
+    assert trial.verdict.worst == index
+
+
+@pytest.mark.parametrize("offset", [-1, 80 * 2, 96 * 88 * 2])
+def test_a_byte_written_around_d_or_between_its_rows_fails(offset: int) -> None:
+    class Straying(NumpyDevice):
+        def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
+            super().launch(launch, ptx, addresses)
+            self.write(addresses["d"] + offset, b"\0")
+
+    trial = run_gemm(PROBLEM, LAUNCH, "", Straying(), data="integers")
+    assert trial.verdict.ok
+    assert trial.stray_bytes == 1
+    assert not trial.ok
+
+
+def test_the_guards_are_wider_than_the_widest_store() -> None:
+    assert GUARD_BYTES >= 128
+
+
+def test_a_buffer_holds_what_its_launch_says(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_bytes(b"abcd")
+    assert initial_bytes(Buffer("x", 3)) == b"\xff" * 3
+    assert initial_bytes(Buffer("x", 3, init="zeros")) == bytes(3)
+    assert initial_bytes(Buffer("x", 4, init=f"file:{tmp_path}/raw")) == b"abcd"
+    random = initial_bytes(Buffer("x", 4000, init="random:f32:1"))
+    assert 0.9 < np.frombuffer(random, np.float32).std() < 1.1
+    assert random == initial_bytes(Buffer("x", 4000, init="random:f32:1"))
+
+
+@pytest.mark.parametrize("init", ["nothing", "random:f32", "random:f32:x", "file:/nowhere/raw"])
+def test_a_bad_init_names_the_buffer(init: str) -> None:
+    with pytest.raises(LaunchError, match="buffer x"):
+        initial_bytes(Buffer("x", 4, init=init))
+
+
+def test_a_file_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_bytes(b"abc")
+    with pytest.raises(LaunchError, match="must have 4 bytes, has 3"):
+        initial_bytes(Buffer("x", 4, init=f"file:{tmp_path}/raw"))
+
+
+class CopyDevice(NumpyDevice):
+    """A launch that copies buffer a to d."""
+
+    def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
+        self.write(addresses["d"], self.read(addresses["a"], 8))
+
+
+COPY = Launch(
+    "copy", (1, 1, 1), (32, 1, 1), params=(Param("a", "pointer", "a"), Param("d", "pointer", "d")),
+    buffers=(Buffer("a", 8, "in", "random:f32:1"), Buffer("d", 8, "out")),
+)  # fmt: skip
+
+
+def test_a_foreign_launch_returns_what_it_wrote() -> None:
+    _, outputs = run_launch(COPY, "", CopyDevice())
+    assert outputs == {"d": initial_bytes(COPY.buffers[0])}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, device: NumpyDevice, *arguments: str) -> Result:
+    monkeypatch.setattr("ptxgen.commands.run.open_device", lambda *_: device)
+    return CliRunner().invoke(group, ["run", *arguments])
+
+
+GEMM = ("gemm", "--m", "96", "--n", "80", "--k", "64", "--d-stride", "88", "--data", "integers")
+
+
+def test_run_reports_the_documented_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(monkeypatch, NumpyDevice(), *GEMM, "--json")
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout)
+    assert set(data) >= KEYS
+    assert data["ok"] is True
+    assert set(data["worst"]) == {"index", "error", "bound"}
+
+
+def test_a_wrong_result_exits_with_5_and_still_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(d: Array) -> None:
+        d[3, 4] = np.nan
+
+    result = run(monkeypatch, NumpyDevice(spoil), *GEMM, "--json")
+    assert result.exit_code == 5
+    data = json.loads(result.stdout)
+    assert data["ok"] is False
+    assert data["worst"]["index"] == [3, 4]
+    assert data["max_error_over_bound"] is None
+    assert "worst element (3, 4)" in result.stderr
+
+
+def test_a_deadlock_exits_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(d: Array) -> None:
+        raise DeadlockError("all warps wait")
+
+    result = run(monkeypatch, NumpyDevice(spoil), *GEMM)
+    assert result.exit_code == 6
+    assert "all warps wait" in result.stderr
+
+
+def test_a_file_runs_with_its_launch_and_saves_its_output(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "k.ptx").write_text("")
+    (tmp_path / "k.json").write_text(COPY.to_json())
+    result = run(
+        monkeypatch, CopyDevice(), str(tmp_path / "k.ptx"), "--launch", str(tmp_path / "k.json"),
+        "--save", f"d={tmp_path}/d.raw", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "d.raw").read_bytes() == initial_bytes(COPY.buffers[0])
+    assert set(json.loads(result.stdout)) >= KEYS
+
+
+@pytest.mark.parametrize(
+    "arguments", [("k.ptx",), ("gemm", "--launch", "x"), ("k.ptx", "--launch", "x", "--save", "d")]
+)
+def test_options_that_do_not_go_together_are_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    assert run(monkeypatch, NumpyDevice(), *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["tpu", "gpu:x", "emulator:0", "auto:1"])
+def test_an_unknown_device_is_a_usage_error(name: str) -> None:
+    result = CliRunner().invoke(group, ["run", "gemm", "--device", name])
+    assert result.exit_code == 2
+    assert "device must be auto, emulator, gpu or gpu:INDEX" in result.stderr
+
+
+def test_no_gpu_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ptxgen.errors import ToolMissingError
+    from ptxgen.launcher.device import GpuDevice
+
+    def missing(index: int | None = None) -> None:
+        raise ToolMissingError("no NVIDIA driver")
+
+    monkeypatch.setattr(GpuDevice, "get", missing)
+    assert CliRunner().invoke(group, ["run", "gemm", "--device", "gpu"]).exit_code == 3
