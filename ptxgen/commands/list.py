@@ -27,7 +27,8 @@ def command(what: str, illegal: bool, as_json: bool, **values: Any) -> None:
     if as_json:
         print_json("ptxgen.list/1", {what: rows})
     else:
-        print_table("", list(rows[0]), [list(row.values()) for row in rows])
+        columns = [name.replace("_", " ") for name in rows[0]]
+        print_table("", columns, [list(row.values()) for row in rows])
 
 
 def _rows(what: str) -> list[dict[str, Any]]:
