@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,32 @@ def test_list_says_why_a_config_is_refused() -> None:
     assert data["schema"] == "ptxgen.list/1"
     assert data["legal"] + data["illegal"] == data["illegal"] == len(data["configs"]) > 0
     assert all("registers" in c["reason"] for c in data["configs"])
+
+
+def on_terminal(*arguments: str, **environment: str) -> bytes:
+    """What a command prints on a terminal of 100 columns."""
+    terminal, other_end = os.openpty()
+    command = ["bash", "-c", 'stty cols 100; exec "$@"', "-", sys.executable, "-m", "ptxgen"]
+    with subprocess.Popen(
+        [*command, *arguments],
+        stdin=other_end, stdout=other_end, env={**os.environ, "TERM": "xterm", **environment},
+    ) as running:  # fmt: skip
+        os.close(other_end)
+        text = b""
+        with suppress(OSError):  # the end of a terminal is an error on Linux
+            while chunk := os.read(terminal, 65536):
+                text += chunk
+    os.close(terminal)
+    assert running.returncode == 0
+    return text
+
+
+def test_a_terminal_gets_a_drawn_table_and_a_pipe_plain_text() -> None:
+    drawn, plain = on_terminal("list", "dtypes"), process("list", "dtypes").stdout
+    assert b"\x1b[1m" in drawn
+    assert "\u2500".encode() in drawn
+    assert plain.isascii()
+    assert b"\x1b" not in plain
 
 
 @pytest.mark.parametrize("what", ["kernels", "dtypes", "archs", "gpus"])
