@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent / "ptxgen"
 LAYERS = (
     {"errors", "files", "arch", "dtypes", "devices"},
     {"launch", "tensor_map_rules", "problem", "ptx", "toolchain", "assembly_log", "rejections"},
-    {"layout", "warp_tiles", "descriptors", "quantize", "operands"},
+    {"layout", "warp_tiles", "warp_schedule", "descriptors", "quantize", "operands"},
     {"plans"},
     {"kernels"},
     {"renderer"},
