@@ -38,7 +38,10 @@ entry count already suffices, so setmaxnreg is left out."""
 OVERHEAD_REGISTERS = {1: 88, 2: 72}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_gemm_sm90_assembles.py)."""
+DEFERRED_REGISTERS = 24
+"""Registers that a deferred store needs less than the overhead, as it stores no scaled values."""
 MAX_STAGES = 32
+STORES = ("tma", "deferred", "global")
 RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their B tiles are read from L2."""
 
@@ -66,7 +69,8 @@ class Config:
     swizzle_bytes: int = 128
     """Swizzle of A and B tiles: 0 (none), 32, 64 or 128."""
     store: str = "tma"
-    """How D is stored: tma, or global (st.global) for addresses or strides that TMA refuses."""
+    """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
+    (st.global) for addresses, strides or row lengths that TMA refuses."""
 
     def __str__(self) -> str:
         return "_".join(
@@ -129,7 +133,7 @@ class Config:
     @property
     def staging_bytes(self) -> int:
         """Shared memory through which D is stored."""
-        if self.store != "tma":
+        if self.store == "global":
             return 0
         return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
 
@@ -151,7 +155,7 @@ class Config:
             ("cluster_n", (1, 2)),
             ("warpgroups", (1, 2)),
             ("swizzle_bytes", SWIZZLES),
-            ("store", ("tma", "global")),
+            ("store", STORES),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or value not in allowed:
@@ -178,6 +182,12 @@ class Config:
                     f"{tile.slices} CTAs of the cluster each load a part of whole 8-row groups; "
                     f"try {name}={align_up(tile.rows, 8 * tile.slices)}"
                 )
+        if self.store == "deferred" and (dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"):
+            raise ConfigError(
+                f"store=deferred holds a rounded tile in registers during the next main loop: it "
+                f"needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, stages={self.stages}, "
+                f"accumulate={self.accumulate}; try store=tma"
+            )
         self._check_registers()
         limit = arch(TARGET).smem_bytes
         if self.smem_bytes > limit:
@@ -201,10 +211,14 @@ class Config:
             )
 
     def _check_registers(self) -> None:
-        sets = self.num_accumulators
+        sets: float = self.num_accumulators
+        if self.store == "deferred":
+            sets += self.blocks_per_warpgroup / 2
         if self.accumulate == "promoted":
             sets += self.blocks_per_warpgroup
-        needed = sets * self.registers_per_block + OVERHEAD_REGISTERS[self.warpgroups]
+        needed = int(sets * self.registers_per_block) + OVERHEAD_REGISTERS[self.warpgroups]
+        if self.store == "deferred":
+            needed -= DEFERRED_REGISTERS
         limit = CONSUMER_REGISTERS[self.warpgroups]
         if needed > limit:
             raise ConfigError(
@@ -321,7 +335,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
                 else "mainloop_drained"
             ),
             "scale": f"scale_{config.scale}",
-            "epilogue": f"epilogue_{config.store}",
+            "epilogue": "epilogue_global" if config.store == "global" else "epilogue_tma",
         },
         fields=_fields(config),
     )  # fmt: skip
@@ -334,9 +348,9 @@ def _check_serves(problem: Gemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store == "tma" and problem.m and problem.n and not d_fits_tma(problem):
+    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
         raise ConfigError(
-            f"store=tma needs D at a multiple of 16 bytes, with a row stride and a row length of "
+            f"store={config.store} needs D at a multiple of 16 bytes, with a row stride and a row length of "
             f"multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an alignment of "
             f"{problem.d_alignment}, a stride of {problem.stride('d') * dtype(problem.d).bytes} and "
             f"a row of {problem.n * dtype(problem.d).bytes} bytes; try store=global"
@@ -425,7 +439,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         Param("a_map", "tensor_map", _tensor_map(problem, "a", config.a_tile.box, swizzle)),
         Param("b_map", "tensor_map", _tensor_map(problem, "b", config.b_tile.box, swizzle)),
     ]
-    if config.store == "tma":
+    if config.store != "global":
         params.append(
             Param("d_map", "tensor_map", _tensor_map(problem, "d", staging.box, staging.swizzle))
         )
@@ -473,6 +487,8 @@ def _fields(config: Config) -> dict[str, object]:
     promoted = config.accumulate == "promoted"
     blocks = range(config.blocks_per_warpgroup)
     results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
+    chunks = _chunks(config, results)
+    deferred = config.store == "deferred"
     return {
         "config": config,
         "a": a_tile,
@@ -516,12 +532,17 @@ def _fields(config: Config) -> dict[str, object]:
                 "rows": i * MMA_M,
                 "accumulator": f"%acc{i if config.num_accumulators > 1 else 0}_",
                 "result": result,
-                "groups": [_group(result, g) for g in range(config.tile_n // 8)],
+                "groups": [_group(result, f"%held{i}_", g) for g in range(config.tile_n // 8)],
             }
             for i, result in zip(blocks, results, strict=True)
         ],
         "register_indices": list(range(config.registers_per_block)),
-        "pack_registers": [(0, 1), (2, 3)],
+        "defers_store": deferred,
+        "chunks_in_mainloop": chunks if deferred else [],
+        "chunks_after_tile": [] if deferred else chunks,
+        "chunks_after_kernel": chunks if deferred else [],
+        "held": [f"%held{i}_" for i in blocks] if d.bytes == 2 else [],
+        "held_registers": config.registers_per_block // 2,
         "consumers": [
             {
                 "index": i,
@@ -549,18 +570,57 @@ def _fields(config: Config) -> dict[str, object]:
         "staging": DStaging(d, config.tile_n),
         "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
-        "staging_warp_bytes": 16 * DStaging(d, config.tile_n).box_bytes,
     }  # fmt: skip
 
 
-def _group(result: str, index: int) -> dict[str, object]:
+def _chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
+    packed = dtype(config.d).bytes == 2
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in DStaging(dtype(config.d), config.tile_n).chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * store.groups[0]
+                registers = (
+                    _vector(f"%held{block}_", first // 2, store.num_matrices)
+                    if packed
+                    else _vector(result, first, 2)
+                )
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "box_offset": store.box_offset,
+                        "second_offset": store.second_offset,
+                        "num_matrices": store.num_matrices,
+                        "registers": registers,
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "boxes": chunk.boxes,
+                }
+            )
+    return chunks
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
+
+
+def _group(result: str, held: str, index: int) -> dict[str, object]:
     """One group of 8 columns of a block: this lane's four values, and where each belongs."""
     values = [f"{result}{4 * index + i}" for i in range(4)]
     rows = (("%row_inside", "%row_pointer"), ("%second_row_inside", "%second_row_pointer"))
     columns = ("%column", "%second_column")
     return {
         "column": 8 * index,
-        "held": values,
+        "results": values,
+        "packed": [f"{held}{2 * index + i}" for i in range(2)],
         "placed": [
             {
                 "register": values[2 * r + c],
