@@ -112,12 +112,17 @@ class OperandTile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that TMA writes, which is what the full barrier expects of this tile."""
+        """Shared memory of the tile."""
         return self.num_chunks * self.chunk_bytes
 
     @property
+    def tx_bytes(self) -> int:
+        """What the full barrier counts down for this tile: packed formats count as in memory."""
+        return self.nbytes * self.dtype.bits // (8 * self.dtype.bytes)
+
+    @property
     def descriptor(self) -> MatrixDescriptor:
-        """Descriptor fields for wgmma, without the start address."""
+        """Descriptor fields for wgmma and tcgen05, without the start address."""
         core_bytes = CORE_ROWS * self.pitch_bytes
         if self.swizzle_bytes and self.k_major:
             return MatrixDescriptor(0, core_bytes, self.swizzle_bytes)
@@ -179,7 +184,7 @@ class DBox:
 
 @dataclass(frozen=True)
 class DChunk:
-    """The part of a 64-row block of D that one staging buffer holds."""
+    """The part of a block of rows of D that one staging buffer holds."""
 
     stores: tuple[FragmentStore, ...]
     boxes: tuple[DBox, ...]
@@ -187,7 +192,7 @@ class DChunk:
 
 @dataclass(frozen=True)
 class DStaging:
-    """How a warpgroup takes 64 rows of D through shared memory to TMA stores.
+    """How a warpgroup, or a warp, takes rows of D through shared memory to TMA stores.
 
     The box is as wide as the widest swizzle that divides the tile's row; a staging buffer holds as
     many boxes as make 128 bytes of each row.
@@ -195,6 +200,8 @@ class DStaging:
 
     dtype: Dtype
     tile_n: int
+    rows: int = MMA_M
+    """Rows of one box: 64 for a warpgroup of wgmma, 32 or 16 for a warp of tcgen05."""
 
     BUFFER_BYTES = MMA_M * 128
     """One staging buffer: 64 rows of 128 bytes."""
@@ -209,7 +216,7 @@ class DStaging:
     @property
     def box(self) -> tuple[int, int]:
         """TMA box in elements, columns first."""
-        return self.box_bytes // self.dtype.bytes, MMA_M
+        return self.box_bytes // self.dtype.bytes, self.rows
 
     @property
     def swizzle(self) -> str:
@@ -228,7 +235,7 @@ class DStaging:
 
     @property
     def chunks(self) -> tuple[DChunk, ...]:
-        """The chunks of one 64-row block, left to right."""
+        """The chunks of one block of rows, left to right."""
         columns_per_box = self.box[0]
         boxes_per_chunk = 128 // self.box_bytes
         num_boxes = self.tile_n // columns_per_box
@@ -239,7 +246,7 @@ class DStaging:
                 DChunk(
                     tuple(store for box in boxes for store in self._stores(box, box - first)),
                     tuple(
-                        DBox((box - first) * MMA_M * self.box_bytes, box * columns_per_box)
+                        DBox((box - first) * self.rows * self.box_bytes, box * columns_per_box)
                         for box in boxes
                     ),
                 )
@@ -254,8 +261,8 @@ class DStaging:
         return [
             FragmentStore(
                 tuple(box * groups_per_box + g + i for i in range(per_store)),
-                place * MMA_M * self.box_bytes,
-                place * MMA_M * self.box_bytes + CORE_ROWS * self.box_bytes,
+                place * self.rows * self.box_bytes,
+                place * self.rows * self.box_bytes + CORE_ROWS * self.box_bytes,
                 g * group_bytes,
             )
             for g in range(0, groups_per_box, per_store)

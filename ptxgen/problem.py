@@ -13,6 +13,11 @@ LAYOUTS = ("nt", "nn", "tn", "tt")
 SCALES = ("none", "tensor", "rowcol")
 ACCUMULATES = ("fast", "promoted")
 FP8 = ("e4m3", "e5m2")
+NARROW_FLOATS = (*FP8, "e2m3", "e3m2", "e2m1")
+"""Formats that mix with each other in one product."""
+INTEGERS = ("s8", "u8")
+PAIRS = (("bf16",), ("f16",), ("tf32",), NARROW_FLOATS, INTEGERS)
+"""A and B come from one of these groups. Each kernel says which it computes."""
 PROMOTION_K = 128
 """K elements whose products are summed in the tensor core before an FP32 add, if promoted."""
 
@@ -82,19 +87,18 @@ class Gemm:
                 )
 
     def _check_dtypes(self) -> None:
-        pair_ok = (self.a in FP8 and self.b in FP8) or (self.a == self.b and self.a in ("bf16", "f16"))
-        if not pair_ok:
+        if not any(self.a in group and self.b in group for group in PAIRS):
             raise ProblemError(
-                f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, "
-                "or any two of e4m3 and e5m2"
+                f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, tf32 with "
+                f"tf32, any two of {', '.join(NARROW_FLOATS)}, or any two of {', '.join(INTEGERS)}"
             )
-        if self.d not in ("bf16", "f16", "f32"):
-            raise ProblemError(f"d={self.d} must be bf16, f16 or f32")
-        if self.a in FP8 and self.layout != "nt":
+        outputs = ("bf16", "f16", "f32", "s32") if self.a in INTEGERS else ("bf16", "f16", "f32")
+        if self.d not in outputs:
+            raise ProblemError(f"d={self.d} of {self.a} x {self.b} must be {', '.join(outputs)}")
+        if self.d == "s32" and (self.scale != "none" or self.alpha != 1.0):
             raise ProblemError(
-                f"layout={self.layout} with {self.a} x {self.b}: FP8 operands must be K-major, "
-                "since wgmma transposes only 16-bit types; try layout=nt with A stored [M,K] and "
-                "B stored [N,K]"
+                f"d=s32 holds the integer sums themselves: scale must be none and alpha 1, got "
+                f"scale={self.scale} and alpha={self.alpha}; try d=f32"
             )
 
     @property
@@ -122,7 +126,8 @@ class Gemm:
         rows, columns = getattr(self, f"{operand}_shape")
         if not rows or not columns:
             return 0
-        return int(((rows - 1) * self.stride(operand) + columns) * dtype(getattr(self, operand)).bytes)
+        elements = (rows - 1) * self.stride(operand) + columns
+        return dtype(getattr(self, operand)).packed_bytes(elements)
 
     @property
     def scale_a_length(self) -> int:
@@ -142,11 +147,10 @@ class Gemm:
     @property
     def compulsory_bytes(self) -> int:
         """Bytes moved if each operand crosses the memory bus once."""
-        sizes = [dtype(x).bytes for x in (self.a, self.b, self.d)]
         return (
-            self.m * self.k * sizes[0]
-            + self.n * self.k * sizes[1]
-            + self.m * self.n * sizes[2]
+            dtype(self.a).packed_bytes(self.m * self.k)
+            + dtype(self.b).packed_bytes(self.n * self.k)
+            + dtype(self.d).packed_bytes(self.m * self.n)
             + 4 * (self.scale_a_length + self.scale_b_length)
         )
 

@@ -22,7 +22,7 @@ from ptxgen.layout import (
     align_up,
 )
 from ptxgen.plans import Barrier, Plan
-from ptxgen.problem import PROMOTION_K, Gemm
+from ptxgen.problem import FP8, PROMOTION_K, Gemm
 
 NAME = "gemm_sm90"
 TARGET = "sm_90a"
@@ -241,6 +241,24 @@ def static_fields(problem: Gemm) -> dict[str, str]:
     }
 
 
+def _check_operands(problem: Gemm) -> None:
+    """Refuse the formats and layouts that wgmma does not have.
+
+    Raises: ConfigError.
+    """
+    if problem.a not in ("bf16", "f16", *FP8) or problem.b not in ("bf16", "f16", *FP8):
+        raise ConfigError(
+            f"wgmma of {NAME} multiplies bf16, f16, e4m3 and e5m2, got a={problem.a} and "
+            f"b={problem.b}; try arch=sm_100a"
+        )
+    if problem.a in FP8 and problem.layout != "nt":
+        raise ConfigError(
+            f"layout={problem.layout} with {problem.a} x {problem.b}: FP8 operands must be K-major, "
+            "since wgmma transposes only 16-bit types; try layout=nt with A stored [M,K] and "
+            "B stored [N,K]"
+        )
+
+
 def d_fits_tma(problem: Gemm) -> bool:
     """Whether TMA can store D: base, row stride and row length are multiples of 16 bytes.
 
@@ -257,6 +275,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
+    _check_operands(problem)
     element_bytes = dtype(problem.a).bytes
     values: dict[str, int | str] = dict(static_fields(problem))
     values["store"] = "tma" if d_fits_tma(problem) else "global"
@@ -342,6 +361,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
 
 def _check_serves(problem: Gemm, config: Config) -> None:
+    _check_operands(problem)
     for name, value in static_fields(problem).items():
         if getattr(config, name) != value:
             raise ConfigError(
