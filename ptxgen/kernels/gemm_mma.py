@@ -48,15 +48,26 @@ NUM_SMS = 132
 """SMs of an H100 or H200, when no device is given."""
 WARP_THREADS = 32
 MAX_STAGES = 8
+SMALLEST_SPLIT = 32 * 32
+"""Tiles of more elements are halved by default while that leaves at most one per SM."""
+RING_BYTES = 1 << 16
+"""What small tiles keep under way by more stages than four, by default."""
 MIN_STAGES = 3
 """What is loaded through registers is stored one k-tile later and read after one more barrier."""
-OVERHEAD_REGISTERS = 56
-"""Registers for all but accumulators and what copies hold."""
+OVERHEAD_REGISTERS = 45
+"""Registers for all but accumulators, fragments and what copies hold: measured with ptxas 13.0."""
+EMULATED_STEP_REGISTERS = 39
+"""Instead of these, for each k-step of a k-tile, where ptxas turns FP8 MMAs into f16 ones: it
+converts fragments early. Measured likewise."""
+NATIVE_FP8 = ("sm_89", "sm_120a")
+"""Targets whose tensor cores take FP8 in mma.sync; others convert to f16."""
 RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their B tiles are read from L2."""
 MAX_SIZE = (1 << 31) - 1
 """M, N and K: positions are unsigned 32-bit numbers that may pass the end by less than a tile."""
 TILE_K_BYTES = (64, 128)
+OPERANDS = ("bf16", "f16", *FP8)
+OUTPUTS = ("bf16", "f16", "f32")
 ACCUMULATIONS = {"fast": "accumulation_mma_fast", "promoted": "accumulation_mma_promoted"}
 
 
@@ -203,8 +214,10 @@ class Config:
         a, b = self.a_tile, self.b_tile
         sets = 2 if self.accumulate == "promoted" else 1
         held = sum(t.held_registers for t in (a, b) if t.copy_bytes not in ASYNC_COPY_BYTES)
-        fragments = 2 * 4 * (a.num_blocks + b.num_blocks)
-        needed = sets * self.num_registers + held + fragments + OVERHEAD_REGISTERS
+        fragments = 2 * BLOCK_REGISTERS * (a.num_blocks + b.num_blocks)
+        emulated = self.a in FP8 and self.target not in NATIVE_FP8
+        overhead = EMULATED_STEP_REGISTERS * a.num_steps if emulated else OVERHEAD_REGISTERS
+        needed = sets * self.num_registers + held + fragments + overhead
         chip = arch(self.target)
         limit = min(
             chip.max_registers_per_thread,
@@ -212,9 +225,10 @@ class Config:
         )
         if needed > limit:
             raise ConfigError(
-                f"tile {self.tile_m}x{self.tile_n} with {self.warps_m}x{self.warps_n} warps, "
-                f"accumulate={self.accumulate} and ctas_per_sm={self.ctas_per_sm} needs about "
-                f"{needed} registers per thread, it has {limit}; try a smaller tile or more warps"
+                f"tile {self.tile_m}x{self.tile_n}x{self.tile_k} with {self.warps_m}x"
+                f"{self.warps_n} warps, accumulate={self.accumulate} and ctas_per_sm="
+                f"{self.ctas_per_sm} needs about {needed} registers per thread, it has {limit}; "
+                "try a smaller tile or more warps"
             )
 
 
@@ -253,6 +267,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
+    _check_formats(problem)
     known = [f.name for f in fields(Config)]
     for name in chosen:
         if name not in known:
@@ -262,37 +277,64 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values["b_copy_bytes"] = widest_access(problem, "b")
     d_bytes = dtype(problem.d).bytes
     values["d_store_bytes"] = min(2 * d_bytes, max(d_bytes, widest_access(problem, "d")))
-    values |= _default_tile(problem) | chosen
-    config = Config(**values)  # type: ignore[arg-type]
-    if "stages" not in chosen and config.target in TARGETS:
-        fit = arch(config.target).smem_bytes // config.stage_bytes
-        config = replace(config, stages=max(MIN_STAGES, min(4, fit)))
-    config.check()
-    return config
+    refused: ConfigError | None = None
+    for tile in _default_tiles(problem, chosen):
+        config = Config(**{**values, **tile, **chosen})  # type: ignore[arg-type]
+        try:
+            if "stages" not in chosen and config.target in TARGETS and config.stage_bytes:
+                fit = arch(config.target).smem_bytes // config.stage_bytes
+                wanted = max(4, min(MAX_STAGES, RING_BYTES // config.stage_bytes))
+                config = replace(config, stages=max(MIN_STAGES, min(wanted, fit)))
+            config.check()
+        except ConfigError as error:
+            refused = refused or error
+        else:
+            return config
+    assert refused is not None
+    raise refused
 
 
-def _default_tile(problem: Gemm) -> dict[str, int | str]:
-    """Tile and warps: no larger than the problem or the registers, small enough for all SMs."""
+def _default_tiles(problem: Gemm, chosen: dict[str, int | str]) -> Iterator[dict[str, int | str]]:
+    """Tiles and warps, the best first: no larger than the problem, small enough for all SMs."""
     element_bytes = dtype(problem.a).bytes
     tile_m, tile_n = (
         next((t for t in (16, 32, 64) if size <= t), 128) for size in (problem.m, problem.n)
     )
-    while tile_m * tile_n > 32 * 128 and _num_tiles(problem, tile_m, tile_n) < NUM_SMS:
-        tile_m, tile_n = (tile_m // 2, tile_n) if tile_m >= tile_n else (tile_m, tile_n // 2)
-    warps_m, warps_n = {
-        (16, 16): (1, 1), (16, 32): (1, 2), (32, 16): (2, 1), (16, 64): (1, 4), (64, 16): (4, 1),
-        (16, 128): (1, 4), (128, 16): (4, 1), (32, 128): (1, 4), (128, 32): (4, 1),
-    }.get((tile_m, tile_n), (2, 2))  # fmt: skip
-    if problem.accumulate == "promoted" and tile_m * tile_n == 128 * 128:
-        warps_n = 4
-    small = min(tile_m, tile_n) < 32
-    return {
-        "tile_m": tile_m,
-        "tile_n": tile_n,
-        "tile_k": TILE_K_BYTES[small] // element_bytes,
-        "warps_m": warps_m,
-        "warps_n": warps_n,
-    }
+    while tile_m * tile_n > SMALLEST_SPLIT and 2 * _num_tiles(problem, tile_m, tile_n) <= NUM_SMS:
+        tile_m, tile_n = _halved(tile_m, tile_n)
+    while True:
+        rows, columns = (
+            int(chosen.get(name, tile)) for name, tile in (("tile_m", tile_m), ("tile_n", tile_n))
+        )
+        deep = min(rows, columns) < 32
+        for k_bytes in TILE_K_BYTES[::-1] if deep else TILE_K_BYTES[:1]:
+            for num_warps in (4, 8):
+                warps_m, warps_n = _warps(rows, columns, num_warps)
+                yield {
+                    "tile_m": tile_m,
+                    "tile_n": tile_n,
+                    "tile_k": k_bytes // element_bytes,
+                    "warps_m": warps_m,
+                    "warps_n": warps_n,
+                }
+        if tile_m == tile_n == BLOCK_ROWS:
+            return
+        tile_m, tile_n = _halved(tile_m, tile_n)
+
+
+def _halved(tile_m: int, tile_n: int) -> tuple[int, int]:
+    return (tile_m // 2, tile_n) if tile_m >= tile_n else (tile_m, tile_n // 2)
+
+
+def _warps(tile_m: int, tile_n: int, most: int) -> tuple[int, int]:
+    """Up to `most` warps whose parts are as square as can be, as those load the least fragments."""
+    pairs = [
+        (m, n)
+        for m in (1, 2, 4, 8)
+        for n in (1, 2, 4, 8)
+        if m * n <= most and m * BLOCK_ROWS <= tile_m and n * BLOCK_ROWS <= tile_n
+    ]
+    return min(pairs or [(1, 1)], key=lambda p: (-p[0] * p[1], tile_m // p[0] + tile_n // p[1]))
 
 
 def _num_tiles(problem: Gemm, tile_m: int, tile_n: int) -> int:
@@ -357,7 +399,16 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     )
 
 
+def _check_formats(problem: Gemm) -> None:
+    if problem.a not in OPERANDS or problem.b not in OPERANDS or problem.d not in OUTPUTS:
+        raise ConfigError(
+            f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
+            f"a={problem.a}, b={problem.b}, d={problem.d}"
+        )
+
+
 def _check_serves(problem: Gemm, config: Config) -> None:
+    _check_formats(problem)
     for name, value in static_fields(problem).items():
         if getattr(config, name) != value:
             raise ConfigError(
