@@ -1,1 +1,7 @@
-"""PLACEHOLDER"""
+"""Executes PTX on the CPU from its text and a launch description, and nothing else."""
+
+from ptxgen.emulator.device import EmulatorDevice, Run, run
+from ptxgen.emulator.observer import Observer
+from ptxgen.emulator.options import SCHEDULES, Options
+
+__all__ = ["SCHEDULES", "EmulatorDevice", "Observer", "Options", "Run", "run"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.formats import unpack_codes
+from ptxgen.emulator.formats import unpack_slot_codes
 from ptxgen.emulator.memory import MemoryBlock
 from ptxgen.errors import UnknownInstructionError
 
@@ -37,7 +37,7 @@ def ldmatrix(
         raise UnknownInstructionError(f"ldmatrix.{shape}.x{count} does not exist")
     rows = _read_rows(memory, addresses[:num_rows])
     if packed:
-        rows = _unpack(rows, packed)
+        rows = unpack_slot_codes(rows, packed)
     if shape == "m8n8":
         tiles = rows.view(np.uint16).reshape(count, 8, 8)
         if transpose:
@@ -93,12 +93,3 @@ def movmatrix(registers: Registers) -> Registers:
 def _read_rows(memory: MemoryBlock, addresses: NDArray[Any]) -> Rows:
     rows: Rows = memory.u128[memory.offsets_of(addresses, 16) >> 4].view(np.uint8)
     return rows.reshape(-1, 16)
-
-
-def _unpack(rows: Rows, packed: str) -> Rows:
-    if packed == "b4x16_p64":
-        # a four-bit element sits in bits 5:2 of its byte, as the f8f6f4 kinds want it
-        return np.asarray(unpack_codes(rows[:, :8], 4) << 2, np.uint8)
-    if packed == "b6x16_p32":
-        return unpack_codes(rows[:, :12], 6)
-    raise UnknownInstructionError(f"no packed format {packed}")

@@ -1,0 +1,429 @@
+"""Run time of bulk and tensor copies: issue, poison, completion."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxgen.emulator import tma
+from ptxgen.emulator.box import Box, box_shape, global_footprint, smem_footprint
+from ptxgen.emulator.fragment import Wait
+from ptxgen.emulator.lanes import lane_list
+from ptxgen.emulator.memory import POISON
+from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Origin, Proxy, Space
+from ptxgen.emulator.pending import Pending, ThreadGroups
+from ptxgen.emulator.reductions import reduce_values
+from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.tensor_map import TENSOR_MAP_BYTES, DecodedMap, decode
+from ptxgen.errors import EmulationError, MisalignedError
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.cta import Cta
+    from ptxgen.emulator.fragment import Fragment
+    from ptxgen.emulator.op_bulk import Copy
+
+
+@lru_cache(maxsize=256)
+def _decoded(data: bytes) -> DecodedMap:
+    return decode(data)
+
+
+def read_map(F: "Fragment", address: int, line: int) -> DecodedMap:
+    """The tensor map at a generic address.
+
+    Raises: OutOfBoundsError, EmulationError for bytes that are not a map.
+    """
+    data = F.machine.memory.read(address, TENSOR_MAP_BYTES)
+    if F.observer is not None:
+        F.observer.on_access(
+            Access(
+                AccessKind.READ, Proxy.TENSORMAP, Space.GLOBAL, -1, np.array([address]),
+                TENSOR_MAP_BYTES, F.origin(line),
+            )
+        )  # fmt: skip
+    return _decoded(data.tobytes())
+
+
+def receivers(
+    F: "Fragment", destination: int, barrier: int, copied: "Copy", ctas: int
+) -> "list[tuple[Cta, int, Cta, int]]":
+    """(CTA, offset of the data, CTA of the barrier, its offset) for every CTA that receives.
+
+    Raises: OutOfBoundsError, EmulationError for a multicast mask outside the cluster.
+    """
+    cta, offset = F.cta.peer(destination)
+    barrier_cta, barrier_offset = F.cta.peer(barrier)
+    if not copied.multicast:
+        return [(cta, offset, barrier_cta, barrier_offset)]
+    cluster = F.cta.cluster.ctas
+    if not ctas or ctas >> len(cluster):
+        raise EmulationError(
+            f"multicast mask {ctas:#x} must name CTAs of the cluster, which has {len(cluster)}"
+        )
+    found = []
+    for rank in lane_list(ctas):
+        target = cluster[rank]
+        signalled = target
+        if copied.cta_group == 2:
+            signalled = cluster[(rank & ~1) | (barrier_cta.rank & 1)]
+        found.append((target, offset, signalled, barrier_offset))
+    return found
+
+
+@runtime
+def load_tensor(
+    F: "Fragment", lane: int, copied: "Copy", destination: int, source: int,
+    coordinates: tuple[int, ...], barrier: int = 0, ctas: int = 0, offsets: tuple[int, ...] = (),
+) -> None:  # fmt: skip
+    """cp.async.bulk.tensor from global to shared memory."""
+    machine = F.machine
+    tensor_map = read_map(F, source, copied.line)
+    targets = receivers(F, destination, barrier, copied, ctas)
+    read, rows, row_bytes, tx_bytes = _reader(machine, copied, tensor_map, coordinates, offsets)
+    for cta, offset, signalled, signal in targets:
+        signalled.mbarriers.at(signal)
+        poison_box(cta, tensor_map, rows, row_bytes, offset)
+
+    def finish() -> None:
+        box = read()
+        for cta, offset, signalled, signal in targets:
+            tma.place_box(tensor_map, box, cta.smem, offset)
+            if signalled.mbarriers.complete_tx(signal, tx_bytes, None, operation):
+                signalled.phase_completed(signal)
+
+    operation = None
+    origin = F.origin(copied.line, 1 << lane)
+    if F.observer is not None:
+        operation = AsyncOperation(
+            "tma_load", origin,
+            reads=_global_reads(copied, tensor_map, coordinates, origin),
+            writes=tuple(
+                _shared_box(AccessKind.WRITE, cta, tensor_map, rows, row_bytes, offset, origin)
+                for cta, offset, _, _ in targets
+            ),
+            barriers=tuple((c.index, o) for _, _, c, o in targets), tx_bytes=tx_bytes,
+        )  # fmt: skip
+    machine.issue(
+        Pending(
+            "tma_load", origin, F.warp, [finish], [(c, o) for _, _, c, o in targets], operation
+        )
+    )
+
+
+def _reader(
+    machine: Any, copied: "Copy", tensor_map: DecodedMap, coordinates: tuple[int, ...],
+    offsets: tuple[int, ...],
+) -> tuple[Any, int, int, int]:  # fmt: skip
+    """(function that reads the box, rows, bytes of a row in shared memory, transaction bytes)."""
+    memory = machine.memory
+    if copied.mode == "tile":
+        shape = box_shape(tensor_map)
+        tma.check_coordinates(tensor_map, coordinates)
+        return (
+            lambda: tma.read_box(tensor_map, coordinates, memory),
+            shape.rows, shape.smem_row_bytes, shape.tx_bytes,
+        )  # fmt: skip
+    if copied.mode == "tile::gather4":
+        shape = box_shape(tensor_map)
+        return (
+            lambda: tma.gather_rows(tensor_map, coordinates, memory),
+            4, shape.smem_row_bytes, 4 * shape.tx_bytes,
+        )  # fmt: skip
+    if copied.mode == "im2col":
+        from ptxgen.emulator.tma_im2col import im2col_bytes, read_im2col
+
+        rows, row_bytes, tx_bytes = im2col_bytes(tensor_map)
+        return (
+            lambda: read_im2col(tensor_map, coordinates, offsets, memory),
+            rows, row_bytes, tx_bytes,
+        )  # fmt: skip
+    raise EmulationError(f"cp.async.bulk.tensor mode .{copied.mode} is not emulated")
+
+
+def poison_box(
+    cta: "Cta", tensor_map: DecodedMap, rows: int, row_bytes: int, offset: int
+) -> None:
+    """Overwrite the destination of a copy in flight, so that reading it early shows.
+
+    Raises: MisalignedError, OutOfBoundsError.
+    """
+    from ptxgen.emulator.box import smem_index
+
+    index = smem_index(tensor_map, rows, row_bytes, cta.smem, offset)
+    pieces, size = smem_footprint(tensor_map, rows, row_bytes, offset)
+    if len(pieces) == 1:
+        start = int(pieces[0])
+        cta.smem.u8[start : start + size] = POISON
+    elif tensor_map.swizzle == "128B_ATOM_32B_FLIP_8B":
+        cta.smem.views[8][index] = 0xFFFFFFFFFFFFFFFF
+    else:
+        cta.smem.views[8].reshape(-1, 2)[index] = 0xFFFFFFFFFFFFFFFF
+
+
+def _shared_box(
+    kind: AccessKind, cta: "Cta", tensor_map: DecodedMap, rows: int, row_bytes: int, offset: int,
+    origin: Origin,
+) -> Access:  # fmt: skip
+    pieces, size = smem_footprint(tensor_map, rows, row_bytes, offset)
+    return Access(kind, Proxy.ASYNC, Space.SHARED, cta.index, pieces, size, origin)
+
+
+def _global_reads(
+    copied: "Copy", tensor_map: DecodedMap, coordinates: tuple[int, ...], origin: Origin
+) -> tuple[Access, ...]:
+    if copied.mode != "tile":
+        return ()
+    pieces, size = global_footprint(tensor_map, coordinates)
+    if not size or not len(pieces):
+        return ()
+    return (Access(AccessKind.READ, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)
+
+
+@runtime
+def store_tensor(
+    F: "Fragment", lane: int, copied: "Copy", destination: int, source: int,
+    coordinates: tuple[int, ...], offsets: tuple[int, ...] = (),
+) -> None:  # fmt: skip
+    """cp.async.bulk.tensor and cp.reduce.async.bulk.tensor from shared to global memory."""
+    machine = F.machine
+    memory = machine.memory
+    tensor_map = read_map(F, destination, copied.line)
+    cta = F.cta
+    offset = cta.own(source)
+    boxes: list[Box] = []
+    scatter = copied.mode == "tile::scatter4"
+    if copied.mode not in ("tile", "tile::scatter4", "im2col_no_offs"):
+        raise EmulationError(f"a tensor store of mode .{copied.mode} is not emulated")
+    if copied.mode == "im2col_no_offs":
+        from ptxgen.emulator.tma_im2col import take_im2col, write_im2col
+
+        def take() -> None:
+            boxes.append(take_im2col(tensor_map, cta.smem, offset))
+
+        def write() -> None:
+            write_im2col(tensor_map, coordinates, memory, boxes[0])
+    else:
+
+        def take() -> None:
+            boxes.append(
+                tma.take_rows(tensor_map, cta.smem, offset)
+                if scatter
+                else tma.take_box(tensor_map, cta.smem, offset)
+            )
+
+        def write() -> None:
+            if scatter:
+                tma.scatter_rows(tensor_map, coordinates, memory, boxes[0])
+            elif copied.reduction:
+                tma.reduce_box(tensor_map, coordinates, memory, boxes[0], copied.reduction)
+            else:
+                tma.write_box(tensor_map, coordinates, memory, boxes[0])
+
+        if not scatter:
+            tma.check_coordinates(tensor_map, coordinates)
+            if min(coordinates) < 0:
+                raise EmulationError(
+                    f"a TMA store needs coordinates >= 0, got {coordinates} (error 715)"
+                )
+    operation = None
+    origin = F.origin(copied.line, 1 << lane)
+    if F.observer is not None:
+        shape = box_shape(tensor_map) if tensor_map.im2col is None else None
+        reads: tuple[Access, ...] = ()
+        writes: tuple[Access, ...] = ()
+        if shape is not None:
+            rows = 4 if scatter else shape.rows
+            reads = (
+                _shared_box(
+                    AccessKind.READ, cta, tensor_map, rows, shape.smem_row_bytes, offset, origin
+                ),
+            )
+            if not scatter:
+                pieces, size = global_footprint(tensor_map, coordinates)
+                kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
+                if size and len(pieces):
+                    writes = (Access(kind, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)
+        operation = AsyncOperation(
+            "tma_reduce" if copied.reduction else "tma_store", origin, reads, writes, group="bulk"
+        )
+    pending = Pending("tma_store", origin, F.warp, [take, write], [], operation)
+    groups(F, "bulk").add(lane, pending)
+    machine.issue(pending)
+
+
+@runtime
+def load_bulk(
+    F: "Fragment", lane: int, copied: "Copy", destination: int, source: int, size: int,
+    barrier: int = 0, ctas: int = 0,
+) -> None:  # fmt: skip
+    """cp.async.bulk and cp.reduce.async.bulk that signal an mbarrier."""
+    machine = F.machine
+    memory = machine.memory
+    check_bulk(size, destination, source)
+    targets = receivers(F, destination, barrier, copied, ctas)
+    for cta, offset, signalled, signal in targets:
+        signalled.mbarriers.at(signal)
+        cta.smem.require(offset, size)
+    if copied.source == "global":
+        memory.read(source, size)
+    else:
+        F.cta.smem.require(F.cta.own(source), size)
+    if not copied.reduction:
+        for cta, offset, _, _ in targets:
+            cta.smem.u8[offset : offset + size] = POISON
+    own = F.cta
+
+    def finish() -> None:
+        if copied.source == "global":
+            data = memory.read(source, size)
+        else:
+            data = own.smem.read(own.own(source), size)
+        for cta, offset, signalled, signal in targets:
+            if copied.reduction:
+                old = cta.smem.read(offset, size)
+                old[:] = reduce_values(copied.reduction, copied.type, old, data)
+            else:
+                cta.smem.write(offset, data)
+            if signalled.mbarriers.complete_tx(signal, size, None, operation):
+                signalled.phase_completed(signal)
+
+    operation = None
+    origin = F.origin(copied.line, 1 << lane)
+    remote = copied.source != "global"
+    if F.observer is not None:
+        source_access = Access(
+            AccessKind.READ, Proxy.ASYNC, Space.SHARED if remote else Space.GLOBAL,
+            own.index if remote else -1,
+            np.array([own.own(source) if remote else source]), size, origin,
+        )  # fmt: skip
+        kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
+        operation = AsyncOperation(
+            "bulk_dsmem" if remote else "bulk_load", origin, (source_access,),
+            tuple(
+                Access(kind, Proxy.ASYNC, Space.SHARED, c.index, np.array([o]), size, origin)
+                for c, o, _, _ in targets
+            ),
+            tuple((c.index, o) for _, _, c, o in targets), size,
+        )  # fmt: skip
+    machine.issue(
+        Pending(
+            "bulk_load", origin, F.warp, [finish], [(c, o) for _, _, c, o in targets], operation
+        )
+    )
+
+
+@runtime
+def store_bulk(
+    F: "Fragment", lane: int, copied: "Copy", destination: int, source: int, size: int,
+    mask: int = 0xFFFF,
+) -> None:  # fmt: skip
+    """cp.async.bulk and cp.reduce.async.bulk from shared to global memory."""
+    machine = F.machine
+    memory = machine.memory
+    check_bulk(size, destination, source)
+    cta = F.cta
+    offset = cta.own(source)
+    cta.smem.require(offset, size)
+    memory.read(destination, size)
+    data: list[Any] = []
+
+    def take() -> None:
+        data.append(cta.smem.read(offset, size).copy())
+
+    def write() -> None:
+        if copied.reduction:
+            old = memory.read(destination, size)
+            old[:] = reduce_values(copied.reduction, copied.type, old, data[0])
+        elif copied.byte_mask:
+            chosen = np.array([mask >> i & 1 for i in range(16)], bool)
+            old = memory.read(destination, size).reshape(-1, 16)
+            old[:, chosen] = data[0].reshape(-1, 16)[:, chosen]
+        else:
+            memory.write(destination, data[0])
+
+    operation = None
+    origin = F.origin(copied.line, 1 << lane)
+    if F.observer is not None:
+        kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
+        operation = AsyncOperation(
+            "bulk_reduce" if copied.reduction else "bulk_store", origin,
+            (Access(AccessKind.READ, Proxy.ASYNC, Space.SHARED, cta.index, np.array([offset]),
+                    size, origin),),
+            (Access(kind, Proxy.ASYNC, Space.GLOBAL, -1, np.array([destination]), size, origin),),
+            group="bulk",
+        )  # fmt: skip
+    pending = Pending("bulk_store", origin, F.warp, [take, write], [], operation)
+    groups(F, "bulk").add(lane, pending)
+    machine.issue(pending)
+
+
+@runtime
+def prefetch_tensor(
+    F: "Fragment", lane: int, copied: "Copy", _: int, source: int, coordinates: tuple[int, ...],
+    offsets: tuple[int, ...] = (),
+) -> None:  # fmt: skip
+    """cp.async.bulk.prefetch.tensor: the map and the coordinates are checked, nothing moves."""
+    tensor_map = read_map(F, source, copied.line)
+    if copied.mode == "tile":
+        tma.check_coordinates(tensor_map, coordinates)
+
+
+@runtime
+def prefetch_bulk(
+    F: "Fragment", lane: int, copied: "Copy", _: int, source: int, size: int
+) -> None:
+    """cp.async.bulk.prefetch: the address is checked, nothing moves."""
+    check_bulk(size, source, source)
+    F.machine.memory.read(source, size)
+
+
+def check_bulk(size: int, destination: int, source: int) -> None:
+    """1-D bulk copies move multiples of 16 bytes between multiples of 16.
+
+    Raises: MisalignedError.
+    """
+    if size % 16 or destination % 16 or source % 16:
+        raise MisalignedError(
+            f"a bulk copy needs size, source and destination to be multiples of 16 B, got size "
+            f"{size}, source {source:#x}, destination {destination:#x}"
+        )
+
+
+def groups(F: "Fragment", kind: str) -> ThreadGroups:
+    """The bulk or cp.async groups of a warp's threads."""
+    found = F.warp.groups.get(kind)
+    if found is None:
+        found = F.warp.groups[kind] = ThreadGroups()
+    return found
+
+
+@runtime
+def commit_group(F: "Fragment", kind: str, mask: int, line: int) -> None:
+    """commit_group: the operations so far of each thread form a group."""
+    mask &= F.mask
+    closed = groups(F, kind).commit(lane_list(mask))
+    if F.observer is not None:
+        operations = [p.operation for p in dict.fromkeys(closed) if p.operation is not None]
+        F.observer.on_commit(F.origin(line, mask), kind, operations)
+
+
+@runtime
+def wait_group(
+    F: "Fragment", kind: str, allowed: int, read_only: bool, line: int, following: Any
+) -> Any:
+    """wait_group: wait until at most `allowed` groups of each thread are outstanding."""
+    found = groups(F, kind)
+    lanes = lane_list(F.mask)
+    found.prune()
+
+    def passed() -> bool:
+        if not found.satisfied(lanes, allowed, read_only):
+            return False
+        if F.observer is not None:
+            F.observer.on_wait_group(F.origin(line), kind, allowed, read_only)
+        return True
+
+    if passed():
+        return following
+    F.block(Wait(kind, line, passed), following)
+    return None

@@ -1,0 +1,292 @@
+"""Fragments: the lanes of a warp that share a program counter, with a register file of their own.
+
+A register file is a list of uniform ints and arrays that are never changed in place, so parting is
+a copy of the list, and inactive lanes may hold anything. Meeting again merges live registers only.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxgen.emulator.emitter import TYPE_BITS, UNDEFINED, Context, Form
+from ptxgen.emulator.lanes import FULL, UNSIGNED, lanes, lowest
+from ptxgen.emulator.observer import Origin
+from ptxgen.emulator.runtime import runtime
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.program import Program, Version
+    from ptxgen.emulator.warp import Warp
+
+
+class Accumulator:
+    """Holds the array (n, 32) of registers that a wgmma writes; replaced when the wait is over."""
+
+    __slots__ = ("array", "operation")
+
+    def __init__(self, array: Any, operation: Any = None) -> None:
+        self.array = array
+        self.operation = operation
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Why a fragment does not run."""
+
+    kind: str
+    """mbarrier, bar, cluster, bulk, cp_async, wgmma, join, setmaxnreg, tmem, grid."""
+    line: int
+    subject: Any = None
+    """What it waits for, by kind."""
+    register: int = -1
+    """Register that receives the result of a try_wait."""
+    peek: bool = False
+    """The instruction may also return false: a try_wait or test_wait."""
+    members: int = FULL
+    """Lanes that must join."""
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A caller, while its callee runs."""
+
+    registers: list[Any]
+    resume: "Version"
+    local_base: int
+
+
+class Fragment:
+    """Lanes of one warp that execute together."""
+
+    __slots__ = (
+        "backs", "count", "cta", "frames", "lane", "limit", "local_base", "machine", "mask", "mode", "next",
+        "observer", "peek_epoch", "registers", "wait", "warp",
+    )  # fmt: skip
+
+    def __init__(self, warp: "Warp", mask: int, registers: list[Any]) -> None:
+        self.warp = warp
+        self.cta = warp.cta
+        self.machine = warp.cta.machine
+        self.observer = self.machine.observer
+        self.registers = registers
+        self.next: Any = None
+        """Version to run next, where the fragment is not running."""
+        self.limit = 1 << 62
+        """Smallest pc at which another fragment of the warp may be met."""
+        self.wait: Wait | None = None
+        self.peek_epoch = -1
+        """Machine's epoch when a try_wait last returned false for lack of progress."""
+        self.count = 0
+        """Instructions executed since the warp last added them up."""
+        self.frames: list[Frame] = []
+        self.backs: tuple[tuple[tuple[int, int, int], ...], ...] = ()
+        """Of every frame: what its return copies (from, to, bytes)."""
+        self.local_base = 0
+        self.set_mask(mask)
+
+    def set_mask(self, mask: int) -> None:
+        """Change the active lanes, and the mode with them."""
+        self.mask = mask
+        self.mode = "full" if mask == FULL else "part" if mask & (mask - 1) else "one"
+        self.lane = lowest(mask)
+
+    def lead(self) -> int:
+        """The lowest active lane."""
+        return self.lane
+
+    def tid(self, axis: int) -> int:
+        """%tid of the lowest lane."""
+        return int(self.warp.tid[axis][self.lane])
+
+    def origin(self, line: int, mask: int = -1) -> Origin:
+        """Who executes, for observers and messages."""
+        return Origin(self.cta.index, self.warp.index, self.mask if mask < 0 else mask, line)
+
+    def block(self, wait: Wait, following: Any) -> None:
+        """Stop until somebody clears `wait`, then go on with `following`."""
+        self.wait = wait
+        self.next = following
+
+    def release(self, value: bool = True) -> None:
+        """End the wait; a try_wait returns `value`."""
+        wait = self.wait
+        assert wait is not None
+        if wait.register >= 0:
+            self.registers[wait.register] = value
+        self.wait = None
+        self.machine.wake(self.warp)
+
+    def split(self, taken: int, yes: "Version", no: "Version") -> None:
+        """Part: the lanes in `taken` go to `yes`, the others to `no`."""
+        rest = self.mask & ~taken
+        other = Fragment(self.warp, rest, list(self.registers))
+        other.frames = list(self.frames)
+        other.backs = self.backs
+        other.local_base = self.local_base
+        other.go_to(no)
+        self.set_mask(self.mask & taken)
+        self.go_to(yes)
+        self.warp.add(other)
+
+    def go_to(self, target: Any) -> None:
+        """Continue at a version made for another mode: adapt the register file, find ours."""
+        program: Program = target.program
+        context = target.context
+        if self.mode == "one":
+            context = self.scalarise(program, context)
+        self.next = program.version(target.position, self.mode, context, target.guarded)
+
+    def scalarise(self, program: "Program", context: Context) -> Context:
+        """Take this fragment's only lane out of all live arrays."""
+        registers = self.registers = list(self.registers)
+        lane = self.lane
+        types = program.flow.types
+        forms: list[tuple[int, Form]] = []
+        for number, form in context:
+            if form == UNDEFINED:
+                forms.append((number, form))
+                continue
+            if isinstance(form, tuple):
+                kind, slot, row = form
+                slab = registers[slot].array if kind == "A" else registers[slot]
+                registers[number] = int(slab[row, lane])
+            elif form != "S":
+                value = registers[number]
+                registers[number] = (
+                    bool(value >> lane & 1) if types[number] == "pred" else _element(value, lane)
+                )
+            forms.append((number, "S"))
+        return tuple(forms)
+
+    def merge(self, other: "Fragment") -> None:
+        """Take in a fragment that stands at the same position."""
+        mine, theirs = self.next, other.next
+        program: Program = mine.program
+        types = program.flow.types
+        registers = self.registers = list(self.registers)
+        forms: list[tuple[int, Form]] = []
+        for (number, left), (_, right) in zip(mine.context, theirs.context, strict=True):
+            forms.append(
+                (number, self._merge_register(number, types[number], left, right, other))
+            )  # fmt: skip
+        self.set_mask(self.mask | other.mask)
+        self.registers = registers
+        self.next = program.version(mine.position, self.mode, tuple(forms), mine.guarded)
+        self.count += other.count
+
+    def _merge_register(
+        self, number: int, kind: str, left: Form, right: Form, other: "Fragment"
+    ) -> Form:
+        mine, theirs = self.registers, other.registers
+        if right == UNDEFINED:
+            return left
+        if left == UNDEFINED:
+            if isinstance(right, tuple):
+                mine[number] = _value(theirs, number, right)
+                return "V"
+            mine[number] = theirs[number]
+            return right
+        if left == right and isinstance(left, tuple) and mine[left[1]] is theirs[left[1]]:
+            return left
+        a, b = _value(mine, number, left), _value(theirs, number, right)
+        if left == right and (a is b or (left == "S" and a == b)):
+            return left
+        if kind == "pred":
+            if left == "S":
+                a = FULL if a else 0
+            if right == "S":
+                b = FULL if b else 0
+            mine[number] = (a & ~other.mask) | (b & other.mask)
+            return "V"
+        if left != "S" and right == "S" and other.mode == "one":
+            if _element(a, other.lane) == b:
+                return left
+        if left == "S" and right != "S" and self.mode == "one":
+            if _element(b, self.lane) == a:
+                mine[number] = b
+                if isinstance(right, tuple):
+                    return "V"
+                return right
+        bits = TYPE_BITS[kind]
+        if bits == 128:
+            mine[number] = _merge_wide(a, b, other.mask)
+            return "V"
+        mine[number] = np.where(lanes(other.mask), _spread(b, bits), _spread(a, bits))
+        return "V"
+
+
+def _value(registers: list[Any], number: int, form: Form) -> Any:
+    if isinstance(form, tuple):
+        kind, slot, row = form
+        slab = registers[slot].array if kind == "A" else registers[slot]
+        return slab[row]
+    return registers[number]
+
+
+def _element(values: Any, lane: int) -> int:
+    if values.ndim == 2:
+        return int(values[0, lane]) | int(values[1, lane]) << 64
+    return int(values[lane])
+
+
+def _spread(value: Any, bits: int) -> Any:
+    return UNSIGNED[bits](value) if isinstance(value, int) else value
+
+
+def wide(value: Any) -> Any:
+    """A 128-bit value as (2, 32): low and high halves per lane."""
+    if isinstance(value, int):
+        halves = np.empty((2, 32), np.uint64)
+        halves[0], halves[1] = value & (1 << 64) - 1, value >> 64
+        return halves
+    return value
+
+
+def _merge_wide(a: Any, b: Any, mask: int) -> Any:
+    return np.where(lanes(mask), wide(b), wide(a))
+
+
+@runtime
+def branch(F: Fragment, taken: int, yes: "Version", no: "Version") -> Any:
+    """Continue at `yes` for the lanes in `taken`, at `no` for the others."""
+    active = F.mask
+    taken &= active
+    if taken == active:
+        return yes
+    if not taken:
+        return no
+    F.split(taken, yes, no)
+    return None
+
+
+@runtime
+def leave(F: Fragment) -> None:
+    """The lanes exit."""
+    F.warp.leave(F)
+
+
+@runtime
+def joined(F: Fragment, members: int, line: int) -> bool:
+    """Whether all lanes that must execute an instruction together are here; else wait for them."""
+    if F.warp.alive & members & ~F.mask:
+        F.wait = Wait("join", line, members=members)
+        return False
+    return True
+
+
+@runtime
+def tid_bit(lane: int) -> int:
+    """Mask of one lane; empty outside the warp."""
+    return 1 << lane if 0 <= lane < 32 else 0
+
+
+@runtime
+def undefined(F: Fragment, register: str, line: int) -> None:
+    """A register is read that was never written."""
+    F.machine.undefined_register(F, register, line)
+
+
+@runtime
+def step(F: Fragment, index: int, line: int) -> None:
+    """An instruction is about to execute."""
+    F.machine.before_instruction(F, index, line)

@@ -1,0 +1,285 @@
+"""Machine: runs the grid of one launch: clusters, turns of warps, and what is in flight."""
+
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from ptxgen.emulator.cta import Cluster
+from ptxgen.emulator.deadlock import deadlock_report, spinning_report
+from ptxgen.emulator.faults import located
+from ptxgen.emulator.fragment import Fragment
+from ptxgen.emulator.global_memory import GlobalMemory
+from ptxgen.emulator.image import Image
+from ptxgen.emulator.observer import Observer
+from ptxgen.emulator.options import Options
+from ptxgen.emulator.pending import GROUP_WAITS, Pending
+from ptxgen.emulator.warp import Warp
+from ptxgen.errors import DeadlockError, EmulationError
+from ptxgen.launch import Launch
+
+TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
+"""Versions that a warp may run before the next warp's turn."""
+SPURIOUS = 0.1
+"""How often a try_wait fails for no reason, in the random schedule."""
+
+
+class Machine:
+    """One launch of one kernel."""
+
+    def __init__(
+        self,
+        image: Image,
+        launch: Launch,
+        memory: GlobalMemory,
+        symbols: dict[str, int],
+        param_base: int,
+        options: Options,
+        observer: Observer | None = None,
+    ) -> None:
+        self.image = image
+        self.launch = launch
+        self.memory = memory
+        self.symbols = symbols
+        """Address of every module variable in global memory."""
+        self.param_base = param_base
+        self.options = options
+        self.observer = observer
+        self.tracks = observer is not None
+        self.num_sms = 132
+        self.eager = options.schedule == "eager"
+        self.random = random.Random(options.seed) if options.schedule == "random" else None  # noqa: S311
+        self.queue: deque[Warp] = deque()
+        self.pending: list[Pending] = []
+        self.clusters: list[Cluster] = []
+        """Resident clusters."""
+        self.epoch = 0
+        """Counts everything that could let somebody go on."""
+        self.num_instructions = 0
+        """Warp instructions executed."""
+        self.printed: list[str] = []
+        """What device code printed."""
+        self.current: Warp | None = None
+        self._time = 0
+        self._next_clusters = self._clusters_in_order()
+
+    def run(self) -> None:
+        """Execute the whole grid.
+
+        Raises: EmulationError and its kinds, PtxError; each names PTX line, CTA and warp.
+        """
+        observer = self.observer
+        grid = self.launch.grid_ctas
+        num_ctas = grid[0] * grid[1] * grid[2]
+        threads = self.launch.cta_threads
+        num_warps = -(-threads[0] * threads[1] * threads[2] // 32)
+        if observer is not None:
+            observer.on_kernel("start", self.image.entry.name, num_ctas, num_warps)
+        with np.errstate(all="ignore"):
+            try:
+                self._admit()
+                self._run()
+            except EmulationError as error:
+                raise located(error, self.current, sys.exc_info()[2]) from error
+        if observer is not None:
+            observer.on_kernel("end", self.image.entry.name, num_ctas, num_warps)
+
+    # Scheduling
+
+    def wake(self, warp: Warp) -> None:
+        """A warp may be able to go on."""
+        if not warp.queued:
+            warp.queued = True
+            self.queue.append(warp)
+
+    def _run(self) -> None:
+        turns = TURNS[self.options.schedule]
+        idle = 0
+        epoch = -1
+        while True:
+            while self.queue:
+                warp = self._pick()
+                warp.queued = False
+                self.current = warp
+                if warp.run(self._turns(turns)) <= 0 and warp.fragments:
+                    self.wake(warp)
+                    if self.epoch == epoch:
+                        idle += 1
+                        if idle > 64 and self.pending and idle % 64 == 0:
+                            self._advance()
+                        if idle > self.options.idle_turns:
+                            raise DeadlockError(spinning_report(self, warp))
+                    else:
+                        idle, epoch = 0, self.epoch
+                if self.random is not None and self.pending and self.random.random() < 0.2:
+                    self._advance()
+            self.current = None
+            if self.pending:
+                self._advance()
+            elif self._release_peeks():
+                pass
+            elif not self.clusters:
+                return
+            else:
+                raise deadlock_report(self)
+
+    def _turns(self, turns: int) -> int:
+        return turns if self.random is None else self.random.randint(1, turns)
+
+    def _pick(self) -> Warp:
+        queue = self.queue
+        if self.options.schedule == "run_to_block":
+            warp = min(queue, key=lambda w: (w.cta.index, w.index))
+            queue.remove(warp)
+            return warp
+        if self.random is not None and len(queue) > 1:
+            queue.rotate(-self.random.randrange(len(queue)))
+        return queue.popleft()
+
+    def spurious_failure(self) -> bool:
+        """Whether a try_wait fails for no reason now."""
+        return self.random is not None and self.random.random() < SPURIOUS
+
+    def _release_peeks(self) -> bool:
+        """Let try_waits return false that have not done so since something last changed."""
+        found = False
+        for fragment in list(self.fragments()):
+            wait = fragment.wait
+            if wait is not None and wait.peek and fragment.peek_epoch != self.epoch:
+                fragment.peek_epoch = self.epoch
+                found = True
+                waiting = fragment.cta.mbarrier_waiters.get(wait.subject[0], [])
+                waiting.remove(fragment)
+                if not waiting:
+                    del fragment.cta.mbarrier_waiters[wait.subject[0]]
+                fragment.release(False)
+        return found
+
+    def fragments(self) -> Iterator[Fragment]:
+        """All fragments of all resident warps."""
+        for cluster in self.clusters:
+            for cta in cluster.ctas:
+                for warp in cta.warps:
+                    yield from warp.fragments
+
+    # Asynchronous work
+
+    def issue(self, operation: Pending) -> None:
+        """Take an asynchronous operation."""
+        self.epoch += 1
+        if operation.operation is not None and self.observer is not None:
+            self.observer.on_issue(operation.operation)
+        if self.eager:
+            while not operation.done:
+                operation.perform(self)
+            self._check_waits(operation)
+        else:
+            self.pending.append(operation)
+
+    def _advance(self) -> None:
+        """Perform one stage of one operation in flight."""
+        pending = self.pending
+        if self.random is not None:
+            chosen = pending[self.random.randrange(len(pending))]
+        else:
+            chosen = next((p for p in pending if p.wanted()), pending[0])
+        while chosen.after is not None and not chosen.after.done:
+            chosen = chosen.after
+        self.perform(chosen)
+
+    def perform(self, operation: Pending) -> None:
+        """Perform the next stage of an operation in flight."""
+        self.current = operation.warp
+        try:
+            operation.perform(self)
+        except EmulationError as error:
+            if error.line is None:
+                error.line = operation.origin.line
+            raise
+        if operation.done:
+            self.pending.remove(operation)
+        self._check_waits(operation)
+
+    def complete(self, operations: list[Pending]) -> None:
+        """Perform all of some operations."""
+        for operation in operations:
+            while not operation.done:
+                self.perform(operation)
+
+    def _check_waits(self, operation: Pending) -> None:
+        """End group waits that an operation has satisfied."""
+        for warp in operation.waiters:
+            for fragment in tuple(warp.fragments):
+                wait = fragment.wait
+                if wait is not None and wait.kind in GROUP_WAITS and wait.subject():
+                    fragment.release()
+
+    # Grid
+
+    def _clusters_in_order(self) -> Iterator[list[int]]:
+        gx, gy, gz = self.launch.grid_ctas
+        cx, cy, cz = self.launch.cluster_ctas
+        for z in range(0, gz, cz):
+            for y in range(0, gy, cy):
+                for x in range(0, gx, cx):
+                    yield [
+                        (z + k) * gx * gy + (y + j) * gx + x + i
+                        for k in range(cz)
+                        for j in range(cy)
+                        for i in range(cx)
+                    ]
+
+    def _admit(self) -> None:
+        limit = self.options.resident_clusters
+        while not limit or len(self.clusters) < limit:
+            ctas = next(self._next_clusters, None)
+            if ctas is None:
+                return
+            cluster = Cluster(self, len(self.clusters), ctas)
+            self.clusters.append(cluster)
+            program = self.image.program
+            for cta in cluster.ctas:
+                for warp in cta.warps:
+                    mode = "full" if warp.alive == 0xFFFFFFFF else (
+                        "part" if warp.alive & (warp.alive - 1) else "one"
+                    )  # fmt: skip
+                    warp.start(program.entry(mode), program.num_slots)
+                    if self.observer is not None:
+                        self.observer.on_warp("start", warp.fragments[0].origin(0))
+                    self.wake(warp)
+
+    def cluster_exited(self, cluster: Cluster) -> None:
+        """A cluster is done: finish what it left in flight, and let the next one in."""
+        ctas = set(cluster.ctas)
+        self.complete([p for p in self.pending if p.warp.cta in ctas])
+        self.clusters.remove(cluster)
+        self._admit()
+
+    # Called by generated code
+
+    def clock(self) -> int:
+        """A time that grows: instructions executed so far."""
+        self._time += 1
+        return self.num_instructions + self._time
+
+    def undefined_register(self, fragment: Fragment, register: str, line: int) -> None:
+        """A register is read that was never written."""
+        if self.observer is not None:
+            self.observer.on_undefined_register(fragment.origin(line), register)
+
+    def before_instruction(self, fragment: Fragment, index: int, line: int) -> None:
+        """An instruction is about to execute."""
+        if self.observer is not None:
+            self.observer.on_instruction(fragment.origin(line), index)
+
+    def over_budget(self, fragment: Fragment) -> None:
+        """Stop a run that takes too long.
+
+        Raises: EmulationError.
+        """
+        raise EmulationError(
+            f"{self.num_instructions} warp instructions were executed, more than max_instructions="
+            f"{self.options.max_instructions}: an endless loop, or raise the limit"
+        )

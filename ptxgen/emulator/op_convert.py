@@ -1,0 +1,380 @@
+"""cvt: between integers, floats and the packed small formats."""
+
+from typing import Any
+
+import numpy as np
+
+from ptxgen.emulator.emitter import TYPE_BITS
+from ptxgen.emulator.formats import decode, encode, round_tf32, unpack_codes
+from ptxgen.emulator.lanes import F4, F8, U2, U4, bf16_to_f32
+from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
+from ptxgen.emulator.rounding import round_to
+from ptxgen.emulator.runtime import runtime
+from ptxgen.ptx.module import Instruction, Vector
+
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+FLOATS = ("f16", "bf16", "f32", "f64")
+ROUNDINGS = ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna", "rs")
+SMALL = {"e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "ue8m0": 8}
+
+
+@lowers("cvt")
+def convert(instruction: Instruction) -> list[Micro]:
+    """cvt in all forms.
+
+    Raises: UnknownInstructionError for types or modifiers that are not modelled.
+    """
+    modifiers = list(instruction.modifiers)
+    if "pack" in modifiers:
+        return _pack_integers(instruction)
+    rounding = next((m for m in modifiers if m in ROUNDINGS), "")
+    flags = {m for m in modifiers[:-2] if m not in ROUNDINGS}
+    known = {"sat", "satfinite", "relu", "ftz", "scaled"}
+    if flags - known or len(modifiers) < 2:
+        raise unknown(instruction, f"modifiers {', '.join(sorted(flags - known))}")
+    out, source = modifiers[-2:]
+    if out in INTEGERS and source in INTEGERS:
+        return [_integers(instruction, out, source, "sat" in flags)]
+    if out in FLOATS and source in INTEGERS:
+        return [_integer_to_float(instruction, out, source, rounding)]
+    if out in INTEGERS and source in FLOATS:
+        return [_float_to_integer(instruction, out, source, rounding)]
+    if out in FLOATS and source in FLOATS:
+        return [_floats(instruction, out, source, rounding, flags)]
+    if out in ("bf16x2", "f16x2") and source == "f32" and rounding in ("rn", "") and not flags:
+        text = f"pack_{out}({{0}}, {{1}})"
+        return [_compute(instruction, "b32", ("f32", "f32"), text)]
+    return [_packed(instruction, out, source, rounding, flags)]
+
+
+def _compute(
+    instruction: Instruction, out: str, ins: tuple[str, ...], text: str, scalar: str = ""
+) -> Compute:
+    return Compute(
+        instruction,
+        Elementwise(out, ins, text, scalar or f"int({text})"),
+        instruction.operands[0],
+        instruction.operands[1:],
+    )
+
+
+def _integers(instruction: Instruction, out: str, source: str, saturates: bool) -> Compute:
+    bits = TYPE_BITS[out]
+    low, high = (0, (1 << bits) - 1) if out[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    letter = "I" if out[0] == "s" else "U"
+    vector, scalar = "{0}", "{0}"
+    if saturates:
+        s_bits = TYPE_BITS[source]
+        s_low = 0 if source[0] == "u" else -(1 << s_bits - 1)
+        s_high = (1 << s_bits) - 1 if source[0] == "u" else (1 << s_bits - 1) - 1
+        low, high = max(low, s_low), min(high, s_high)
+        vector, scalar = f"np.clip({{0}}, {low}, {high})", f"min(max({{0}}, {low}), {high})"
+    if out[0] == "s":
+        half = 1 << bits - 1
+        scalar = f"((({scalar}) & {(1 << bits) - 1:#x} ^ {half:#x}) - {half:#x})"
+    else:
+        scalar = f"({scalar}) & {(1 << bits) - 1:#x}"
+    return _compute(instruction, out, (source,), f"{vector}.astype({letter}{bits // 8})", scalar)
+
+
+def _integer_to_float(instruction: Instruction, out: str, source: str, rounding: str) -> Compute:
+    if rounding in ("rn", "") and out in ("f32", "f64"):
+        return _compute(
+            instruction, out, (source,), f"np.asarray({{0}}).astype(F{TYPE_BITS[out] // 8})",
+            "float({0})" if TYPE_BITS[source] <= 32 or out == "f64" else "float(F4({0}))",
+        )  # fmt: skip
+    plain = f"b{TYPE_BITS[out]}"
+    text = f"integer_to_float({{0}}, {out!r}, {rounding!r})"
+    return _compute(instruction, plain, (source,), text)
+
+
+@runtime
+def integer_to_float(values: Any, out: str, rounding: str) -> Any:
+    """Integers rounded to f16, bf16 or f32 in any direction; below 2^53 exactly."""
+    wide = np.asarray(values)
+    x = wide.astype(F8)
+    fraction, exponent = _SIZES[out]
+    back = np.where(np.abs(x) < 2.0**62, x, 0).astype(np.int64)
+    error = (wide.astype(np.int64) - back).astype(F8) if wide.dtype.itemsize == 8 else 0.0
+    return round_to(x, error, fraction, exponent, rounding).astype(U4 if out == "f32" else U2)
+
+
+_SIZES = {"f16": (10, 5), "bf16": (7, 8), "f32": (23, 8)}
+
+
+def _float_to_integer(instruction: Instruction, out: str, source: str, rounding: str) -> Compute:
+    read = "b16" if source == "bf16" else source
+    value = "widen_bf16({0})" if source == "bf16" else "{0}"
+    text = f"float_to_integer({value}, {out!r}, {rounding!r})"
+    return _compute(instruction, out, (read,), text)
+
+
+@runtime
+def float_to_integer(values: Any, out: str, rounding: str) -> Any:
+    """Rounded and clamped to the integer type; NaN gives 0 (or the top bit for 64-bit types)."""
+    function = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding]
+    x = function(np.asarray(values, F8))
+    bits = int(out[1:])
+    low = 0.0 if out[0] == "u" else -(2.0 ** (bits - 1))
+    high = 2.0 ** (bits if out[0] == "u" else bits - 1)
+    kind = np.dtype(f"{'i' if out[0] == 's' else 'u'}{bits // 8}")
+    info = np.iinfo(kind)
+    over, under, nan = x >= high, x <= low, np.isnan(x)
+    found = np.where(over | under | nan, 0, x).astype(kind)
+    found = np.where(over, info.max, np.where(under, info.min, found)).astype(kind)
+    if nan.any() and bits == 64:
+        top = np.uint64(1 << 63).astype(kind) if out[0] == "u" else info.min
+        found = np.where(nan, top, found).astype(kind)
+    return found
+
+
+def _floats(
+    instruction: Instruction, out: str, source: str, rounding: str, flags: set[str]
+) -> Compute:
+    if not flags and rounding in ("rn", ""):
+        simple = {
+            ("f32", "f16"): ("f32", "f16", "{0}.astype(F4)", "{0}"),
+            ("f32", "bf16"): ("f32", "b16", "bf16_to_f32({0})", "bits_bf16({0})"),
+            ("bf16", "f32"): ("b16", "f32", "f32_to_bf16({0})", "bf16_bits({0})"),
+            ("f16", "f32"): ("b16", "f32", "f32_to_f16({0})", "f16_bits({0})"),
+            ("f64", "f32"): ("f64", "f32", "{0}.astype(F8)", "{0}"),
+            ("f32", "f64"): ("f32", "f64", "{0}.astype(F4)", "{0}"),
+        }.get((out, source))
+        if simple is not None:
+            return _compute(instruction, simple[0], (simple[1],), *simple[2:])
+    plain = f"b{TYPE_BITS[out]}"
+    text = (
+        f"convert_float({{0}}, {source!r}, {out!r}, {rounding!r}, {'sat' in flags}, "
+        f"{'relu' in flags}, {'ftz' in flags}, {'satfinite' in flags})"
+    )
+    return _compute(instruction, plain, (f"b{TYPE_BITS[source]}",), text)
+
+
+@runtime
+def convert_float(
+    bits: Any, source: str, out: str, rounding: str, saturates: bool, relu: bool, flushes: bool,
+    finite: bool,
+) -> Any:  # fmt: skip
+    """Between float types with any rounding, on bit patterns."""
+    x = _widen(bits, source)
+    if flushes:
+        x = np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x)
+    if rounding in ("rni", "rzi", "rmi", "rpi"):
+        function = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding]
+        x = function(x)
+        rounding = "rn"
+    if saturates:
+        x = np.where(np.isnan(x), 0.0, np.clip(x, 0.0, 1.0))
+    if relu:
+        x = np.where(x < 0, 0.0, x)
+    if out == "f64":
+        return x.view(np.uint64)
+    fraction, exponent = _SIZES[out]
+    if finite:
+        largest = float((2 - 2.0**-fraction) * 2.0 ** ((1 << exponent - 1) - 1))
+        x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
+    found = round_to(x, 0.0, fraction, exponent, rounding or "rn")
+    return found.astype(U4 if out == "f32" else U2)
+
+
+def _widen(bits: Any, kind: str) -> Any:
+    if kind == "f64":
+        return np.asarray(bits, np.uint64).view(F8)
+    if kind == "f32":
+        return np.asarray(bits, U4).view(F4).astype(F8)
+    if kind == "bf16":
+        return bf16_to_f32(np.asarray(bits, U2)).astype(F8)
+    return np.asarray(bits, U2).view(np.float16).astype(F8)
+
+
+@runtime
+def f32_to_f16(values: Any) -> Any:
+    """f32 rounded to f16 patterns; NaN is canonical."""
+    found = values.astype(np.float16)
+    nan = found != found
+    patterns = found.view(U2)
+    return np.where(nan, U2(0x7FFF), patterns) if nan.any() else patterns
+
+
+@runtime
+def pack_bf16x2(high: Any, low: Any) -> Any:
+    """Two f32 rounded to bf16, the first in the upper half."""
+    h, low_bits = np.asarray(high, F4).view(U4), np.asarray(low, F4).view(U4)
+    h = h + (0x7FFF + (h >> 16 & 1))
+    found = (h & 0xFFFF0000) | (low_bits + (0x7FFF + (low_bits >> 16 & 1))) >> 16
+    nan_high, nan_low = np.isnan(high), np.isnan(low)
+    if np.any(nan_high) or np.any(nan_low):
+        found = np.where(nan_high, (found & 0xFFFF) | U4(0x7FFF0000), found)
+        found = np.where(nan_low, (found & 0xFFFF0000) | U4(0x7FFF), found)
+    return found
+
+
+@runtime
+def pack_f16x2(high: Any, low: Any) -> Any:
+    """Two f32 rounded to f16, the first in the upper half."""
+    h = f32_to_f16(np.asarray(high, F4)).astype(U4)
+    return h << 16 | f32_to_f16(np.asarray(low, F4))
+
+
+def _packed(
+    instruction: Instruction, out: str, source: str, rounding: str, flags: set[str]
+) -> Compute:
+    """Forms with several elements in a register."""
+    out_base, _, out_count = out.partition("x")
+    source_base, _, source_count = source.partition("x")
+    operands = instruction.operands[1:]
+    if out == "tf32" and source == "f32":
+        text = f"round_to_tf32({{0}}, {rounding!r}, {'satfinite' in flags}, {'relu' in flags})"
+        return _compute(instruction, "b32", ("b32",), text)
+    is_small = out_base in SMALL or source_base in SMALL
+    if not is_small and out not in ("f16x2", "bf16x2"):
+        raise unknown(instruction, f"cvt.{out}.{source}")
+    count = int(out_count or 1)
+    sources = operands
+    if operands and isinstance(operands[0], Vector):
+        sources = (*operands[0].items, *operands[1:])
+    random = rounding == "rs"
+    values = len(sources) - random
+    bits = {"f32": 32, "f16x2": 32, "bf16x2": 32}.get(source, 0)
+    if not bits:
+        bits = 8 if source_base == "e2m1" else 16
+        if source_base not in SMALL or source_count != "2" or values != 1:
+            raise unknown(instruction, f"cvt.{out}.{source}")
+    elif values != (count if source == "f32" else 1):
+        raise unknown(instruction, f"it must have {count} source(s)")
+    elif random and source != "f32":
+        raise unknown(instruction)
+    scaled = "scaled" in flags
+    if scaled:
+        raise unknown(instruction)
+    element = SMALL.get(out_base, 16)
+    width = {8: 8, 12: 16, 16: 16, 24: 32, 32: 32}[max(element * count, 8)] if (
+        element in (4, 8, 16)
+    ) else (16 if count == 2 else 32)  # fmt: skip
+    kind = "b8" if width == 8 else f"b{width}"
+    arguments = ", ".join(f"{{{i}}}" for i in range(len(sources)))
+    text = (
+        f"convert_packed({source!r}, {out!r}, {rounding or 'rn'!r}, {'satfinite' in flags}, "
+        f"{'relu' in flags}, U{width // 8}, {arguments})"
+    )
+    ins = tuple(f"b{bits}" if i < values else "b32" for i in range(len(sources)))
+    return Compute(
+        instruction, Elementwise(kind, ins, text, f"int({text})"), instruction.operands[0], sources
+    )
+
+
+@runtime
+def round_to_tf32(bits: Any, rounding: str, finite: bool, relu: bool) -> Any:
+    """f32 patterns rounded to tf32, low 13 bits zero."""
+    raw = np.atleast_1d(np.asarray(bits, U4))
+    if relu:
+        raw = np.where((raw >> 31 == 1) & ((raw & 0x7FFFFFFF) <= 0x7F800000), U4(0), raw)
+    found = round_tf32(raw, rounding or "rn")
+    if finite:
+        too_big = (found & 0x7FFFFFFF) == 0x7F800000
+        found = np.where(too_big, (found & 0x80000000) | U4(0x7F7FE000), found)
+    return found.reshape(np.shape(bits)) if np.ndim(bits) else found[0]
+
+
+@runtime
+def convert_packed(
+    source: str, out: str, rounding: str, finite: bool, relu: bool, dtype: Any, *operands: Any
+) -> Any:
+    """Packed conversions: the first source is the most significant element."""
+    out_base, _, out_count = out.partition("x")
+    source_base = source.partition("x")[0]
+    values: list[Any]
+    random: list[Any] = []
+    if source == "f32":
+        count = int(out_count or 1)
+        values = [np.asarray(v, U4).view(F4) for v in operands[:count]]
+        if len(operands) > count:
+            random = _random_fields(out, np.asarray(operands[count], U4), count)
+    else:
+        packed = np.asarray(operands[0])
+        values = _elements(packed, source_base)
+    if out_base in ("f16", "bf16"):
+        codes = []
+        for index, value in enumerate(values):
+            x = value.astype(F8)
+            if relu:
+                x = np.where(x < 0, 0.0, x)
+            if rounding == "rs":
+                codes.append(encode(out_base, x, rounding="rs", saturate=finite,
+                                    random=random[index]))  # fmt: skip
+                continue
+            fraction, exponent = _SIZES[out_base]
+            if finite:
+                largest = 65504.0 if out_base == "f16" else 3.3895313892515355e38
+                x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
+            codes.append(round_to(x, 0.0, fraction, exponent, rounding))
+        bits = 16
+    else:
+        bits = 4 if out_base == "e2m1" else 8
+        codes = [
+            encode(out_base, v, rounding=rounding, saturate=finite, relu=relu,
+                   random=random[i] if random else None)
+            for i, v in enumerate(values)
+        ]  # fmt: skip
+    total = np.zeros(np.broadcast_shapes(*(np.shape(c) for c in codes)), np.uint32)
+    for code in codes:
+        total = total << np.uint32(bits) | np.asarray(code, np.uint32)
+    return total.astype(dtype)
+
+
+def _elements(packed: Any, kind: str) -> list[Any]:
+    """The elements of a register, most significant first."""
+    if kind in ("f16", "bf16"):
+        words = np.asarray(packed, U4)
+        halves = [(words >> 16).astype(U2), (words & 0xFFFF).astype(U2)]
+        if kind == "bf16":
+            return [bf16_to_f32(h) for h in halves]
+        return [h.view(np.float16).astype(F4) for h in halves]
+    if kind == "e2m1":
+        both = unpack_codes(np.asarray(packed, np.uint8)[..., None], 4)
+        return [decode(kind, both[..., 1]), decode(kind, both[..., 0])]
+    words = np.asarray(packed, U2)
+    return [
+        decode(kind, (words >> 8).astype(np.uint8)), decode(kind, (words & 0xFF).astype(np.uint8)),
+    ]  # fmt: skip
+
+
+def _random_fields(out: str, bits: Any, count: int) -> list[Any]:
+    """Random bits of each element, scaled to units of 2^-32 of a last place.
+
+    Where in its field an element's bits sit is not documented; the upper ones are taken.
+    """
+    if out == "f16x2":
+        fields = [(bits >> 16 & 0x1FFF, 13), (bits & 0x1FFF, 13)]
+    elif out == "bf16x2":
+        fields = [(bits >> 16, 16), (bits & 0xFFFF, 16)]
+    elif out.startswith("e2m1"):
+        high = [(bits >> 24, 8), (bits >> 24, 8)]
+        fields = [*high, (bits >> 8 & 0xFF, 8), (bits >> 8 & 0xFF, 8)]
+    else:
+        fields = [(bits >> 16, 16)] * 2 + [(bits & 0xFFFF, 16)] * 2
+    return [f.astype(np.uint64) << np.uint64(32 - width) for f, width in fields[:count]]
+
+
+def _pack_integers(instruction: Instruction) -> list[Micro]:
+    """cvt.pack.sat: two integers clamped and packed, with an optional third as upper half."""
+    modifiers = instruction.modifiers
+    if modifiers[:2] != ("pack", "sat") or modifiers[3] != "s32":
+        raise unknown(instruction)
+    out = modifiers[2]
+    arguments = ", ".join(f"{{{i}}}" for i in range(len(instruction.operands) - 1))
+    text = f"pack_integers({out!r}, {arguments})"
+    ins = ("s32", "s32", "b32")[: len(instruction.operands) - 1]
+    return [_compute(instruction, "b32", ins, text)]
+
+
+@runtime
+def pack_integers(out: str, a: Any, b: Any, c: Any = 0) -> Any:
+    """a and b clamped to `out`; b is lowest, then a, then the low bits of c."""
+    bits = int(out[1:])
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if out[0] == "s" else (0, (1 << bits) - 1)
+    mask = (1 << bits) - 1
+    first = np.clip(np.asarray(a, np.int64), low, high) & mask
+    second = np.clip(np.asarray(b, np.int64), low, high) & mask
+    rest = np.asarray(c, np.int64) << 2 * bits if 2 * bits < 32 else 0
+    return ((rest | first << bits | second) & 0xFFFFFFFF).astype(U4)

@@ -1,0 +1,209 @@
+"""shfl, vote, match, redux, activemask: exchange between the lanes of a warp."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxgen.emulator.emitter import Emitter
+from ptxgen.emulator.lanes import F4, I4, LANES, U4, lane_indices, lane_list, lanes, mask_of
+from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.runtime import runtime
+from ptxgen.ptx.module import Immediate, Instruction, Operand, Pair, Sink
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.fragment import Fragment
+
+
+@lowers("shfl")
+def shuffle(instruction: Instruction) -> list[Micro]:
+    """shfl.sync.{up,down,bfly,idx}.b32."""
+    if instruction.modifiers[0] != "sync" or instruction.modifiers[-1] != "b32":
+        raise unknown(instruction)
+    return [Effect(instruction, _shuffle, joins=True, members=instruction.operands[-1])]
+
+
+def _results(destination: Operand) -> tuple[Operand, Operand]:
+    if isinstance(destination, Pair):
+        return destination.first, destination.second
+    return destination, Sink()
+
+
+def _shuffle(em: Emitter, instruction: Instruction) -> None:
+    mode = instruction.modifiers[1]
+    value, valid = _results(instruction.operands[0])
+    _, source, b, c, _ = instruction.operands
+    form, code = em.read(source, "b32")
+    b_form, b_code = em.read(b, "b32")
+    if form == "S" and isinstance(valid, Sink):
+        em.write(value, "b32", "S", code)
+        return
+    whole_warp = isinstance(c, Immediate) and int(c.value) & 0x1F00 == 0
+    if mode == "idx" and b_form == "S" and whole_warp and isinstance(valid, Sink) and (
+        isinstance(c, Immediate) and int(c.value) & 31 == 31
+    ):  # fmt: skip
+        if em.mode == "full":
+            em.write(value, "b32", "S", f"int({em.assign(code)}[{b_code} & 31])")
+            return
+    data = em.spread(code, "b32") if form == "S" else code
+    index = em.spread(b_code, "b32") if b_form == "S" else b_code
+    control = em.read_lanes(c, "b32")
+    name, mask = em.name(), em.name()
+    em.line(f"{name}, {mask} = exchange(F, {mode!r}, {data}, {index}, {control})")
+    if em.mode == "one":
+        em.write(value, "b32", "S", f"int({name}[F.lane])")
+        em.write(valid, "pred", "S", f"bool({mask} >> F.lane & 1)") if not isinstance(
+            valid, Sink
+        ) else None
+        return
+    em.write(value, "b32", "V", name)
+    if not isinstance(valid, Sink):
+        em.write(valid, "pred", "V", mask)
+
+
+@runtime
+def exchange(F: "Fragment", mode: str, values: Any, b: Any, c: Any) -> tuple[Any, int]:
+    """shfl: new values, and the mask of lanes whose source was in range."""
+    offset = (b & 31).astype(I4)
+    segment = (c >> 8 & 31).astype(I4)
+    clamp = (c & 31).astype(I4)
+    lane = LANES.astype(I4)
+    low = lane & segment
+    high = low | (clamp & ~segment)
+    if mode == "up":
+        source = lane - offset
+        valid = source >= high
+    elif mode == "down":
+        source = lane + offset
+        valid = source <= high
+    elif mode == "bfly":
+        source = lane ^ offset
+        valid = source <= high
+    else:
+        source = low | (offset & ~segment)
+        valid = source <= high
+    source = np.where(valid, source, lane)
+    return values[source], mask_of(valid)
+
+
+@lowers("vote")
+def vote(instruction: Instruction) -> list[Micro]:
+    """vote.sync.{all,any,uni}.pred and .ballot.b32."""
+    if instruction.modifiers[0] != "sync":
+        raise unknown(instruction)
+    return [Effect(instruction, _vote, joins=True, members=instruction.operands[-1])]
+
+
+def _vote(em: Emitter, instruction: Instruction) -> None:
+    mode = instruction.modifiers[1]
+    destination, source, members = instruction.operands
+    form, code = em.read(source, "pred")
+    mask = em.assign(em.spread(code, "pred") if form == "S" else code)
+    active = em.assign(f"{em.read_uniform(members, 'b32')} & F.mask")
+    if mode == "ballot":
+        em.write(destination, "b32", "S", f"{mask} & {active}")
+    elif mode == "all":
+        em.write(destination, "pred", "S", f"({mask} & {active} == {active})")
+    elif mode == "any":
+        em.write(destination, "pred", "S", f"({mask} & {active} != 0)")
+    elif mode == "uni":
+        em.write(destination, "pred", "S", f"({mask} & {active} in (0, {active}))")
+    else:
+        raise unknown(instruction)
+
+
+@lowers("activemask")
+def active_mask(instruction: Instruction) -> list[Micro]:
+    """activemask.b32."""
+    return [Effect(instruction, _active_mask)]
+
+
+def _active_mask(em: Emitter, instruction: Instruction) -> None:
+    em.write(instruction.operands[0], "b32", "S", "F.mask")
+
+
+@lowers("match")
+def match(instruction: Instruction) -> list[Micro]:
+    """match.sync.{any,all}.{b32,b64}."""
+    return [Effect(instruction, _match, joins=True, members=instruction.operands[-1])]
+
+
+def _match(em: Emitter, instruction: Instruction) -> None:
+    value, valid = _results(instruction.operands[0])
+    kind = instruction.modifiers[-1]
+    data = em.read_lanes(instruction.operands[1], kind)
+    members = em.read_uniform(instruction.operands[2], "b32")
+    name, mask = em.name(), em.name()
+    every = "all" in instruction.modifiers
+    em.line(f"{name}, {mask} = matching(F, {data}, {members} & F.mask, {every})")
+    if em.mode == "one":
+        em.write(value, "b32", "S", f"int({name}[F.lane])")
+        em.write(valid, "pred", "S", f"bool({mask})")
+        return
+    em.write(value, "b32", "V", name)
+    em.write(valid, "pred", "V", mask)
+
+
+@runtime
+def matching(F: "Fragment", values: Any, active: int, every: bool) -> tuple[Any, int]:
+    """match: lanes with an equal value; with `every` all or nothing."""
+    if every:
+        chosen = values[lane_indices(active)]
+        same = bool((chosen == chosen[0]).all())
+        return np.full(32, active if same else 0, U4), 0xFFFFFFFF if same else 0
+    found = np.zeros(32, U4)
+    for lane in lane_list(active):
+        found[lane] = mask_of(values == values[lane]) & active
+    return found, 0xFFFFFFFF
+
+
+@lowers("redux")
+def reduce(instruction: Instruction) -> list[Micro]:
+    """redux.sync: add, min, max, and, or, xor."""
+    return [Effect(instruction, _reduce, joins=True, members=instruction.operands[-1])]
+
+
+def _reduce(em: Emitter, instruction: Instruction) -> None:
+    operation = instruction.modifiers[1]
+    kind = instruction.modifiers[-1]
+    absolute, nan = "abs" in instruction.modifiers, "NaN" in instruction.modifiers
+    data = em.read_lanes(instruction.operands[1], kind)
+    members = em.read_uniform(instruction.operands[2], "b32")
+    code = f"reduced({operation!r}, {data}, {members} & F.mask, {absolute}, {nan})"
+    em.write(instruction.operands[0], "b32", "S", code)
+
+
+@runtime
+def reduced(operation: str, values: Any, active: int, absolute: bool, nan: bool) -> int:
+    """One value from those of the active lanes, as bits."""
+    chosen = values[lanes(active)]
+    if absolute:
+        chosen = np.abs(chosen)
+    if operation == "add":
+        return int(chosen.astype(np.int64).sum()) & 0xFFFFFFFF
+    if operation in ("min", "max"):
+        if chosen.dtype == F4 and not nan:
+            pick = np.fmin if operation == "min" else np.fmax
+        else:
+            pick = np.minimum if operation == "min" else np.maximum
+        found = pick.reduce(chosen)
+        return int(np.asarray(found).view(U4))
+    function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[operation]
+    return int(function.reduce(chosen.astype(U4)))
+
+
+@lowers("movmatrix")
+def transpose_matrix(instruction: Instruction) -> list[Micro]:
+    """movmatrix: one 8x8 matrix of 16-bit elements transposed in registers."""
+    return [Effect(instruction, _transpose_matrix, joins=True)]
+
+
+def _transpose_matrix(em: Emitter, instruction: Instruction) -> None:
+    data = em.read_lanes(instruction.operands[1], "b32")
+    em.write(instruction.operands[0], "b32", "V", f"transposed({data})")
+
+
+@runtime
+def transposed(values: Any) -> Any:
+    """Thread t holds row t // 4, columns 2 (t % 4) and the next."""
+    matrix = np.ascontiguousarray(values).view(np.uint16).reshape(8, 8)
+    return np.ascontiguousarray(matrix.T).view(U4).ravel()

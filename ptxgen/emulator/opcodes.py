@@ -1,0 +1,36 @@
+"""All opcode families: importing this registers them."""
+
+from ptxgen.emulator import (
+    access,
+    bulk,
+    fragment,
+    op_atomic,
+    op_barrier,
+    op_bits,
+    op_bulk,
+    op_call,
+    op_compare,
+    op_control,
+    op_convert,
+    op_cp_async,
+    op_float,
+    op_integer,
+    op_matrix,
+    op_mbarrier,
+    op_memory,
+    op_move,
+    op_remote,
+    op_shuffle,
+    op_wgmma,
+    warpgroup,
+)
+from ptxgen.emulator.runtime import RUNTIME
+
+FAMILIES = (
+    access, bulk, fragment, op_atomic, op_barrier, op_bits, op_bulk, op_call, op_compare,
+    op_control, op_convert, op_cp_async, op_float, op_integer, op_matrix, op_mbarrier, op_memory,
+    op_move, op_remote, op_shuffle, op_wgmma, warpgroup,
+)  # fmt: skip
+"""The modules that hold lowerings or run-time functions."""
+
+__all__ = ["FAMILIES", "RUNTIME"]

@@ -1,0 +1,29 @@
+"""Names that generated code may use."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ptxgen.emulator import lanes as lane_arithmetic
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+RUNTIME: dict[str, Any] = {
+    "np": np,
+    "NAN": float("nan"),
+    "INF": float("inf"),
+    **{k: v for k, v in vars(lane_arithmetic).items() if not k.startswith("_")},
+    "LANEMASK_EQ": np.array([1 << i for i in range(32)], np.uint32),
+    "LANEMASK_LT": np.array([(1 << i) - 1 for i in range(32)], np.uint32),
+    "LANEMASK_LE": np.array([(2 << i) - 1 for i in range(32)], np.uint32),
+    "LANEMASK_GT": np.array([0xFFFFFFFF & -(2 << i) for i in range(32)], np.uint32),
+    "LANEMASK_GE": np.array([0xFFFFFFFF & -(1 << i) for i in range(32)], np.uint32),
+}
+"""Name -> object, the globals of every version."""
+
+
+def runtime(function: _F) -> _F:
+    """Make a function known to generated code under its own name."""
+    RUNTIME[function.__name__] = function
+    return function

@@ -1,0 +1,179 @@
+"""Writing one version: the instructions from one position to the next branch, label or wait."""
+
+from typing import TYPE_CHECKING
+
+from ptxgen.emulator.emitter import Emitter
+from ptxgen.emulator.micro import Compute, Effect
+from ptxgen.emulator.segment import SegmentWriter, compute_now
+from ptxgen.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.program import Program
+
+Guard = tuple[str, bool]
+
+
+class VersionWriter:
+    """Writes the code of one version into an emitter."""
+
+    def __init__(self, program: "Program", emitter: Emitter) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.body = program.flow.body
+        self.emitter = emitter
+        self.segment = SegmentWriter(emitter)
+        self.start = emitter.position
+        self.count = 0
+
+    def write(self) -> None:
+        """Write everything.
+
+        Raises: UnknownInstructionError.
+        """
+        program, emitter, flow = self.program, self.emitter, self.flow
+        position = self.start
+        if program.observes_instructions and position < len(self.body):
+            emitter.ptx_line = self.body[position].line
+            emitter.line(f"step(F, {position}, {emitter.ptx_line})")
+        while True:
+            if position >= len(self.body):
+                self._finish("return leave(F)")
+                return
+            if position != self.start and self._must_stop(position):
+                self.segment.settle_all(flow.live_in(position))
+                (name,) = emitter.exits_to(position)
+                self._finish(f"return {name}")
+                return
+            instruction = self.body[position]
+            emitter.ptx_line = instruction.line
+            emitter.at = position
+            guard = instruction.guard
+            if emitter.guard_done and position == self.start:
+                guard = None
+            following = self._write_at(position, instruction, guard)
+            if following is None:
+                return
+            position = following
+
+    def _must_stop(self, position: int) -> bool:
+        if position in self.flow.leaders or self.program.observes_instructions:
+            return True
+        effect = self._effect(position)
+        return effect is not None and effect.joins and self.emitter.mode != "full"
+
+    def _effect(self, position: int) -> Effect | None:
+        micros = self.program.micros(position)
+        first = micros[0] if micros else None
+        return first if isinstance(first, Effect) else None
+
+    def _write_at(self, position: int, instruction: Instruction, guard: Guard | None) -> int | None:
+        """Write one instruction or guarded run; the position after it, None after a return."""
+        emitter, flow, segment = self.emitter, self.flow, self.segment
+        effect = self._effect(position)
+        if guard is not None:
+            return self._write_guarded(position, instruction, effect, guard)
+        self.count += 1
+        if effect is None:
+            for micro in self.program.micros(position):
+                assert isinstance(micro, Compute)
+                segment.add(micro)
+            return position + 1
+        segment.settle(flow.reads[position])
+        emitter.ptx_line = instruction.line
+        if effect.joins and emitter.mode != "full":
+            members = "FULL"
+            if effect.members is not None:
+                members = emitter.read_uniform(effect.members, "b32")
+            emitter.line(f"if not joined(F, {members}, {instruction.line}): return None")
+        if effect.ends:
+            live = 0
+            for follower in flow.successors(position):
+                live |= flow.live_in(follower)
+            for register in flow.writes[position]:
+                live &= ~(1 << register)
+            segment.settle_all(live)
+            emitter.line(f"F.count += {self.count}")
+            effect.emit(emitter, instruction)
+            return None
+        segment.forget(flow.writes[position])
+        effect.emit(emitter, instruction)
+        return position + 1
+
+    def _write_guarded(
+        self, position: int, instruction: Instruction, effect: Effect | None, guard: Guard
+    ) -> int | None:
+        emitter, flow, segment = self.emitter, self.flow, self.segment
+        segment.settle([flow.number[guard[0]]])
+        form = emitter.guard_form(guard)
+        if effect is not None and self._parts(effect, form):
+            self.count += 1
+            after = position + 1
+            if instruction.name == "bra":
+                taken, flag = flow.target(instruction), False
+            else:
+                taken, flag = position, True
+            segment.settle_all(flow.live_in(after) | self._live_at(taken, flag))
+            emitter.ptx_line = instruction.line
+            code = emitter.guard_code(guard)
+            yes, no = emitter.exits_to(taken, after, guarded=(flag, False))
+            if form == "S":
+                self._finish(f"return {yes} if {code} else {no}")
+            else:
+                self._finish(f"return branch(F, {code}, {yes}, {no})")
+            return None
+        last = self._guarded_run(position, guard, form)
+        needed: list[int] = []
+        for index in range(position, last):
+            needed.extend(flow.reads[index])
+            needed.extend(flow.writes[index])
+        segment.settle(needed)
+        emitter.ptx_line = instruction.line
+        emitter.begin_guard(guard)
+        for index in range(position, last):
+            self.count += 1
+            emitter.ptx_line = self.body[index].line
+            emitter.at = index
+            for micro in self.program.micros(index):
+                if isinstance(micro, Compute):
+                    compute_now(emitter, micro)
+                else:
+                    micro.emit(emitter, self.body[index])
+        emitter.end_guard()
+        return last
+
+    def _parts(self, effect: Effect, form: str) -> bool:
+        """Whether lanes must part before a guarded effect, or control leaves it."""
+        if effect.ends:
+            return True
+        if form == "S":
+            return effect.joins and self.emitter.mode != "full"
+        return effect.splits or effect.joins
+
+    def _guarded_run(self, position: int, guard: Guard, form: str) -> int:
+        index = position
+        register = self.flow.number[guard[0]]
+        while index < len(self.body):
+            instruction = self.body[index]
+            effect = self._effect(index)
+            if instruction.guard != guard or (
+                index != position and (index in self.flow.leaders or self._must_stop(index))
+            ):
+                break
+            if effect is not None and self._parts(effect, form):
+                break
+            index += 1
+            if register in self.flow.writes[index - 1]:
+                break
+        return index
+
+    def _live_at(self, position: int, guarded: bool) -> int:
+        live = self.flow.live_in(position)
+        if guarded:
+            for register in self.flow.reads[position]:
+                live |= 1 << register
+        return live
+
+    def _finish(self, text: str) -> None:
+        if self.count:
+            self.emitter.line(f"F.count += {self.count}")
+        self.emitter.line(text)
