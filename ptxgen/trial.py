@@ -5,17 +5,16 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptxgen.dtypes import dtype
+from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import LaunchError
-from ptxgen.launch import Buffer, Device, Launch
+from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands
 from ptxgen.problem import Gemm
-from ptxgen.quantize import cast, numpy_dtype
+from ptxgen.quantize import numpy_dtype
 from ptxgen.verification import Verdict, verify
 
 GUARD_BYTES = 256
@@ -97,9 +96,15 @@ def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[st
     with ExitStack() as stack:
         addresses = {}
         for buffer in launch.buffers:
+            content = initial_bytes(buffer)
+            if len(content) > buffer.nbytes:
+                raise LaunchError(
+                    f"buffer {buffer.name!r} must hold {len(content)} bytes for "
+                    f"init={buffer.init!r}, it has {buffer.nbytes}"
+                )
             addresses[buffer.name] = device.alloc(buffer.nbytes)
             stack.callback(device.free, addresses[buffer.name])
-            device.write(addresses[buffer.name], initial_bytes(buffer))
+            device.write(addresses[buffer.name], content)
         began = time.perf_counter()
         device.launch(launch, ptx, addresses)
         outputs = {
@@ -108,41 +113,6 @@ def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[st
             if b.role != "in"
         }
         return time.perf_counter() - began, outputs
-
-
-def initial_bytes(buffer: Buffer) -> bytes:
-    """What `buffer.init` says that the buffer holds before the launch.
-
-    Raises: LaunchError if it says something else, or the file does not have `nbytes` bytes.
-    """
-    kind, _, rest = buffer.init.partition(":")
-    if kind == "poison":
-        return bytes([POISON]) * buffer.nbytes
-    if kind == "zeros":
-        return bytes(buffer.nbytes)
-    if kind == "random":
-        name, _, seed = rest.partition(":")
-        if not seed.isdecimal():
-            raise LaunchError(
-                f"buffer {buffer.name}: init={buffer.init!r} must read random:DTYPE:SEED"
-            )
-        count = -(-buffer.nbytes // dtype(name).bytes)
-        values = cast(np.random.default_rng(int(seed)).standard_normal(count), name)
-        return values.tobytes()[: buffer.nbytes]
-    if kind == "file":
-        try:
-            content = Path(rest).read_bytes()
-        except OSError as error:
-            raise LaunchError(f"buffer {buffer.name}: cannot read {rest}: {error}") from error
-        if len(content) != buffer.nbytes:
-            raise LaunchError(
-                f"buffer {buffer.name}: {rest} must have {buffer.nbytes} bytes, has {len(content)}"
-            )
-        return content
-    raise LaunchError(
-        f"buffer {buffer.name}: init={buffer.init!r} must be poison, zeros, random:DTYPE:SEED or "
-        f"file:PATH"
-    )
 
 
 def digest(ptx: str) -> str:

@@ -1,6 +1,7 @@
 """Checked runs: right results pass, wrong ones do not, and commands say so."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ptxgen.cli import group
+from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import DeadlockError, LaunchError
 from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.operands import Array, make_operands
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
-from ptxgen.trial import GUARD_BYTES, initial_bytes, run_gemm, run_launch
+from ptxgen.trial import GUARD_BYTES, run_gemm, run_launch
 
 PROBLEM = Gemm(96, 80, 64, d_stride=88)
 KEYS = {"schema", "ok", "device", "kernel", "config", "seconds", "max_error_over_bound", "worst"}
@@ -88,26 +90,13 @@ def test_the_guards_are_wider_than_the_widest_store() -> None:
     assert GUARD_BYTES >= 128
 
 
-def test_a_buffer_holds_what_its_launch_says(tmp_path: Path) -> None:
-    (tmp_path / "raw").write_bytes(b"abcd")
-    assert initial_bytes(Buffer("x", 3)) == b"\xff" * 3
-    assert initial_bytes(Buffer("x", 3, init="zeros")) == bytes(3)
-    assert initial_bytes(Buffer("x", 4, init=f"file:{tmp_path}/raw")) == b"abcd"
-    random = initial_bytes(Buffer("x", 4000, init="random:f32:1"))
-    assert 0.9 < np.frombuffer(random, np.float32).std() < 1.1
-    assert random == initial_bytes(Buffer("x", 4000, init="random:f32:1"))
-
-
-@pytest.mark.parametrize("init", ["nothing", "random:f32", "random:f32:x", "file:/nowhere/raw"])
-def test_a_bad_init_names_the_buffer(init: str) -> None:
-    with pytest.raises(LaunchError, match="buffer x"):
-        initial_bytes(Buffer("x", 4, init=init))
-
-
-def test_a_file_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "raw").write_bytes(b"abc")
-    with pytest.raises(LaunchError, match="must have 4 bytes, has 3"):
-        initial_bytes(Buffer("x", 4, init=f"file:{tmp_path}/raw"))
+def test_a_file_that_is_longer_than_its_buffer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_bytes(bytes(9))
+    launch = Launch(
+        "k", (1, 1, 1), (32, 1, 1), buffers=(Buffer("a", 8, init=f"file:{tmp_path}/raw"),)
+    )
+    with pytest.raises(LaunchError, match="must hold 9 bytes"):
+        run_launch(launch, "", NumpyDevice())
 
 
 class CopyDevice(NumpyDevice):
@@ -158,13 +147,50 @@ def test_a_wrong_result_exits_with_5_and_still_reports(monkeypatch: pytest.Monke
     assert "worst element (3, 4)" in result.stderr
 
 
-def test_a_deadlock_exits_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadlock_exits_with_6_and_names_the_template_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def spoil(d: Array) -> None:
-        raise DeadlockError("all warps wait")
+        raise DeadlockError("PTX line 100: all warps wait", 100)
 
     result = run(monkeypatch, NumpyDevice(spoil), *GEMM)
     assert result.exit_code == 6
-    assert "all warps wait" in result.stderr
+    assert re.search(r"PTX line 100: all warps wait \(\S+\.ptx\.j2:\d+\)", result.stderr)
+
+
+def test_run_gemm_on_the_emulator_checks_itself() -> None:
+    arguments = ("--m", "70", "--n", "72", "--k", "64", "--a", "e4m3", "--scale", "rowcol")
+    result = CliRunner().invoke(
+        group, ["run", "gemm", *arguments, "--device", "emulator", "--json"]
+    )
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout)
+    assert data["ok"] is True
+    assert data["max_error_over_bound"] > 0
+
+
+def test_the_exact_emulator_equals_the_tensor_core_model() -> None:
+    arguments = ("--k", "96", "--a", "e4m3", "--exact", "--device", "emulator", "--json")
+    data = json.loads(CliRunner().invoke(group, ["run", "gemm", *arguments]).stdout)
+    assert data["exact_elements"] > 1000
+    assert data["exact_mismatches"] == 0
+
+
+def test_an_emitted_file_and_launch_run_on_the_emulator(tmp_path: Path) -> None:
+    ptx, launch = str(tmp_path / "k.ptx"), str(tmp_path / "k.json")
+    size = ("--m", "64", "--n", "64", "--k", "64")
+    runner = CliRunner()
+    assert (
+        runner.invoke(group, ["emit", "gemm", *size, "-o", ptx, "--launch-out", launch]).exit_code
+        == 0
+    )
+    result = runner.invoke(
+        group, ["run", ptx, "--launch", launch, "--device", "emulator", "--json"]
+    )
+    assert result.exit_code == 0, result.stderr
+    (output,) = json.loads(result.stdout)["outputs"]
+    assert output["buffer"] == "d"
+    assert output["bytes"] == 64 * 64 * 2
 
 
 def test_a_file_runs_with_its_launch_and_saves_its_output(

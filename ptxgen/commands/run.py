@@ -15,7 +15,7 @@ from ptxgen.commands.output import (
     print_table,
     read_text,
 )
-from ptxgen.errors import ArgumentError, WrongResultError
+from ptxgen.errors import ArgumentError, EmulationError, PtxError, WrongResultError
 
 
 @click.command("run")
@@ -107,17 +107,24 @@ def _run_gemm(
     plan = selection.kernel.plan(
         selection.problem, config, *([properties.num_sms] if properties else [])
     )
-    ptx = render(plan).text
-    trial = run_gemm(
-        selection.problem,
-        plan.launch,
-        ptx,
-        device,
-        tile=(config.tile_m, config.tile_n),
-        data=data,
-        seed=seed,
-        exact=exact,
-    )
+    rendered = render(plan)
+    ptx = rendered.text
+    try:
+        trial = run_gemm(
+            selection.problem,
+            plan.launch,
+            ptx,
+            device,
+            tile=(config.tile_m, config.tile_n),
+            data=data,
+            seed=seed,
+            exact=exact,
+        )
+    except (PtxError, EmulationError) as error:
+        where = rendered.template_line(error.line)
+        if where:
+            error.args = (f"{error} ({where})",)
+        raise
     verdict = trial.verdict
     if as_json:
         print_json(
