@@ -60,7 +60,7 @@ class Choice:
     """Name of the kernel, a key of KERNELS."""
     config: Any
     source: str
-    """Who chose: user table, shipped table, or model."""
+    """Who chose: user table, shipped table, model, or caller."""
     why: str
     """One sentence."""
     cost: Cost
@@ -127,6 +127,18 @@ def choice(
     if batch_invariant:
         problem = replace(problem, m=BATCH_INVARIANT_M)
     return _choice(problem, gpu, environment or Environment(gpu.name))
+
+
+def given(problem: Gemm, config: Any, gpu: GpuModel) -> Choice:
+    """A config that the caller chose, as a Choice.
+
+    Raises: ConfigError if it is illegal or does not serve the problem.
+    """
+    module = kernel_for(problem, gpu.arch)
+    module.plan(problem, config, gpu.num_sms)
+    return Choice(
+        module.NAME, config, "caller", "given by the caller", estimate(problem, config, gpu), None
+    )
 
 
 def forget() -> None:

@@ -10,7 +10,7 @@ import json
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -115,13 +115,15 @@ def tune(
     report: Callable[[Event], None] = lambda event: None,
     log: Path | None = None,
     lock: Path | None = None,
+    chosen: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Tuned]:
     """Find the fastest config of each problem; all measurements go into `table`.
 
     fresh: measure again what the table has. log: CSV file that every measurement is added to.
     lock: file whose lock is held while measuring; None = one for the device's name in the
-    temporary folder. A problem for which no time is left is not in the result.
+    temporary folder. chosen: fields that every config tried must have. A problem for which no time
+    is left is not in the result.
 
     Raises: ConfigError if no kernel serves a problem; OSError if the log cannot be written.
     """
@@ -131,17 +133,24 @@ def tune(
         lock or default_lock(environment.device),
     )  # fmt: skip
     end = clock() + time_budget_s
-    ranked = [selection.rank(problem, gpu) for problem in problems]
+    fixed = (chosen or {}).items()
+    ranked = [
+        [
+            entry.config
+            for entry in selection.rank(problem, gpu)
+            if all(getattr(entry.config, name) == value for name, value in fixed)
+        ]
+        for problem in problems
+    ]
     for problem, ranking in zip(problems, ranked, strict=True):  # all of it while the first run
-        for entry in ranking[: effort.top]:
-            work.start(problem, entry.config)
+        for config in ranking[: effort.top]:
+            work.start(problem, config)
     results = []
-    for index, (problem, ranking) in enumerate(zip(problems, ranked, strict=True)):
+    for index, (problem, legal) in enumerate(zip(problems, ranked, strict=True)):
         left = end - clock()
         if left <= 0:
             break
         deadline = clock() + left / (len(problems) - index)
-        legal = [entry.config for entry in ranking]
         results.append(work.tune_one(problem, legal, (index, len(problems)), clock, deadline))
     selection.forget()
     return results

@@ -1,0 +1,219 @@
+"""`ptxgen bench`: measure kernels on this GPU beside the libraries that are here."""
+
+import getpass
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.output import json_option, note, output_files, print_json, print_table
+
+CUSTOM = "custom"
+
+
+@click.command("bench")
+@click.argument("target", type=click.Choice(TARGETS))
+@problem_options
+@config_options
+@click.option(
+    "--set",
+    "set_names",
+    multiple=True,
+    metavar="NAME",
+    help="A named set of shapes; may be given several times. [default: --m, --n, --k]",
+)
+@click.option(
+    "--kind",
+    "kind_names",
+    multiple=True,
+    metavar="NAME",
+    help="Formats, scales and accumulation of the sets. [default: fp8-tensor]",
+)
+@click.option("--list", "list_sets", is_flag=True, help="List the sets and kinds, and stop.")
+@click.option(
+    "--config", "config_json", metavar="JSON", help="Fields of the config, as tune prints them."
+)
+@click.option(
+    "--peers",
+    default="all",
+    show_default=True,
+    metavar="NAME,...",
+    help="cublaslt, torch, deepgemm, all, none, or the peers' own names.",
+)
+@click.option(
+    "--peer-table",
+    metavar="PATH",
+    help="Peers of another run, to convert through "
+    "one that is here. [default: benchmarks/peers/h200.json of a checkout]",
+)
+@click.option(
+    "--time-budget",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop beginning problems after this long.",
+)
+@click.option("--rounds", type=click.IntRange(2), help="At most so many paired rounds.")
+@click.option(
+    "--executor",
+    default="threads",
+    show_default=True,
+    metavar="KIND[:N]",
+    help="Where kernels are assembled: threads:N, processes:N or MODULE:ATTRIBUTE.",
+)
+@click.option("--gpu", "gpu_index", type=click.IntRange(0), help="Which GPU.")
+@click.option("--measured-by", metavar="NAME", help="Who measures, for the report.")
+@click.option("-o", "--output", metavar="PATH", help="Write the report there, as JSON.")
+@click.option("--plot", metavar="PATH", help="Draw roofline and bars there (.png, .svg, .pdf).")
+@json_option
+def command(
+    target: str,
+    set_names: tuple[str, ...],
+    kind_names: tuple[str, ...],
+    list_sets: bool,
+    config_json: str | None,
+    peers: str,
+    peer_table: str | None,
+    time_budget: float | None,
+    rounds: int | None,
+    executor: str,
+    gpu_index: int | None,
+    measured_by: str | None,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Measure kernels on this GPU beside the libraries that are here.
+
+    Every result is checked before it is timed. Ratios are times of the peer over ours; shapes that
+    lose are listed. Exits with 5 if a result is wrong.
+    """
+    if list_sets:
+        _list()
+        return
+    from ptxgen.benchmark.conversion import default_table, load_peer_table
+    from ptxgen.benchmark.method import Method
+    from ptxgen.benchmark.peers import chosen_peers
+    from ptxgen.benchmark.suite import run
+    from ptxgen.errors import WrongResultError
+    from ptxgen.executors import executor_of
+    from ptxgen.launcher.device import GpuDevice
+
+    cases = _cases(set_names, kind_names, config_json, values)
+    found_peers = chosen_peers([name.strip() for name in peers.split(",")])
+    table_path = Path(peer_table) if peer_table else default_table()
+    table = load_peer_table(table_path) if table_path else None
+    method = Method() if rounds is None else Method(min_rounds=min(5, rounds), max_rounds=rounds)
+    with output_files(output) as (file,), executor_of(executor) as pool:
+        report = run(
+            cases, GpuDevice.get(gpu_index), found_peers, pool, method=method,
+            time_budget_s=time_budget or float("inf"), table=table,
+            measured_by=measured_by or getpass.getuser(), note=note,
+        )  # fmt: skip
+        if file is not None:
+            file.write(json.dumps(report, indent=1).encode() + b"\n")
+    if plot:
+        from ptxgen.benchmark.plot import plot_report
+
+        plot_report(report, Path(plot))
+    if as_json:
+        print_json(report.pop("schema"), report)
+    else:
+        _print(report)
+    if report["failed"]:
+        raise WrongResultError("; ".join(f["case"] + ": " + f["reason"] for f in report["failed"]))
+
+
+def _cases(
+    set_names: tuple[str, ...], kind_names: tuple[str, ...], config_json: str | None,
+    values: dict[str, Any],
+) -> list[Any]:  # fmt: skip
+    """The cases that the options describe."""
+    from ptxgen.benchmark.sets import bench_set, kind
+    from ptxgen.benchmark.suite import Case, cases_of
+
+    if set_names:
+        if config_json:
+            raise click.UsageError("--config belongs to one problem, not to a --set")
+        kinds = [kind(name) for name in kind_names or ("fp8-tensor",)]
+        return cases_of([bench_set(name) for name in set_names], kinds)
+    if kind_names:
+        raise click.UsageError("--kind belongs to a --set; a problem has --a, --scale, ...")
+    selection = select(values)
+    chosen = selection.config if selection.chosen else None
+    if config_json:
+        chosen = config_of(selection.kernel, selection.problem, config_json)
+    p = selection.problem
+    label = f"{p.a}-{p.b}-{p.d}-{p.layout}-{p.scale}-{p.accumulate}"
+    return [Case(CUSTOM, label, p, None, chosen)]
+
+
+def config_of(kernel: Any, problem: Any, text: str) -> Any:
+    """The config whose tunable fields are the JSON object `text`.
+
+    Raises: ArgumentError if it is not one, or has a field that the config does not have.
+    """
+    from ptxgen.errors import ArgumentError
+
+    try:
+        fields = json.loads(text)
+        return kernel.Config(**kernel.static_fields(problem), **fields)
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ArgumentError(
+            f"--config must be a JSON object of fields of {kernel.NAME}'s config, got {text!r}: "
+            f'{error}; try \'{{"tile_m": 128, "tile_n": 256}}\''
+        ) from error
+
+
+def _list() -> None:
+    from ptxgen.benchmark.peers import GROUPS, PEERS
+    from ptxgen.benchmark.sets import KINDS, SETS
+
+    print_table("Sets", ("set", "shapes", "what"),
+                [(s.name, len(s.shapes), s.what) for s in SETS.values()])  # fmt: skip
+    print_table("Kinds", ("kind", "A and B", "D", "scale", "accumulate"),
+                [(x.name, x.a, x.d, x.scale, x.accumulate) for x in KINDS.values()])  # fmt: skip
+    print_table("Peers", ("peer", "what"),
+                [*((p.name, p.what) for p in PEERS.values()),
+                 *((name, ", ".join(members)) for name, members in GROUPS.items())])  # fmt: skip
+
+
+def _print(report: dict[str, Any]) -> None:
+    ceilings = report["ceilings"]
+    mma = ", ".join(f"{n} {v:.0f}" for n, v in ceilings["wgmma_tflops"].items())
+    note(
+        f"ceilings: read stream {ceilings['read_stream_gbytes_per_s']:.0f} GB/s, "
+        f"wgmma {mma} TFLOPS, empty launch {ceilings['empty_launch_us']:.2f} us"
+    )
+    print_table(
+        f"{report['hardware']['name']}: times in us, ratios are time of the peer / ours",
+        ("set", "kind", "m", "n", "k", "us", "TFLOPS", "GB/s", "% MMA", "% read", "spread",
+         "peers", "config"),
+        [
+            (
+                r["set"], r["kind"], r["m"], r["n"], r["k"], round(r["us"], 2),
+                round(r["tflops"], 1), round(r["gbytes_per_s"]),
+                round(r["percent_of_wgmma_ceiling"] or 0, 1),
+                round(r["percent_of_read_stream"] or 0, 1), round(r["spread"], 3),
+                ", ".join(f"{p['peer']} {p['ratio']:.3f}" for p in r["peers"]),
+                r["config_name"],
+            )
+            for r in report["results"]
+        ],
+    )  # fmt: skip
+    print_table(
+        "Summary",
+        ("set", "peer", "problems", "geomean", "min", "losing"),
+        [
+            (
+                s["set"], s["peer"], s["problems"], round(s["geomean"], 4), round(s["min"], 4),
+                ", ".join(f"{x['m']}x{x['n']}x{x['k']}" for x in s["losing"]),
+            )
+            for s in report["summary"]
+        ],
+    )  # fmt: skip
+    for what in ("skipped", "failed"):
+        for entry in report[what]:
+            note(f"{what}: {entry['case']}: {entry['reason']}")

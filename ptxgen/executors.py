@@ -1,0 +1,45 @@
+"""executors: where work runs that many cores or machines may share, by a short text."""
+
+import os
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from importlib import import_module
+
+from ptxgen.errors import ArgumentError
+
+FORMS = "threads:N, processes:N or MODULE:ATTRIBUTE"
+
+
+def executor_of(text: str) -> Executor:
+    """The executor that `text` names; the caller shuts it down.
+
+    threads:N and processes:N (N may be left out: the number of cores), or MODULE:ATTRIBUTE, an
+    Executor or a function that returns one (Dask, MPI, loky, ...).
+
+    Raises: ArgumentError if there is no such executor.
+    """
+    kind, _, rest = text.partition(":")
+    if kind in ("threads", "processes"):
+        workers = _workers(text, rest)
+        if kind == "threads":
+            return ThreadPoolExecutor(workers)
+        from multiprocessing import get_context
+
+        return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        found = getattr(import_module(kind), rest)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ArgumentError(f"executor {text!r} must be {FORMS}: {error}") from error
+    made = found if isinstance(found, Executor) else found()
+    if not isinstance(made, Executor):
+        raise ArgumentError(
+            f"executor {text!r} must be a concurrent.futures.Executor, got {type(made).__name__}"
+        )
+    return made
+
+
+def _workers(text: str, count: str) -> int:
+    if not count:
+        return os.cpu_count() or 1
+    if not count.isdecimal() or int(count) < 1:
+        raise ArgumentError(f"executor {text!r} must have at least one worker; try threads:4")
+    return int(count)
