@@ -40,13 +40,15 @@ def command(target: str, forms: bool, sass: bool, as_json: bool, **values: Any) 
 def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
     from ptxgen.inspection.descriptor_fields import decode_matrix_descriptor
     from ptxgen.inspection.roofline import rooflines
+    from ptxgen.layout import OperandTile
 
     selection = select(values)
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
     launch = plan.launch
     maps = {p.name: p.value for p in launch.params if p.kind == "tensor_map"}
-    descriptors = {"A": config.a_tile.descriptor, "B": config.b_tile.descriptor}
+    tiles = {name: getattr(config, f"{name.lower()}_tile", None) for name in ("A", "B")}
+    descriptors = {n: tile.descriptor for n, tile in tiles.items() if isinstance(tile, OperandTile)}
     fields = {
         f"{name} {d.encode():#018x}": decode_matrix_descriptor(d.encode(), "sm_90")
         for name, d in descriptors.items()
