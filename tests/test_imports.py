@@ -14,9 +14,18 @@ import pytest
 ROOT = Path(__file__).parent.parent / "ptxgen"
 
 LAYERS = (
-    {"errors", "files", "arch", "dtypes", "devices"},
+    {"errors", "files", "executors", "arch", "dtypes", "devices"},
     {"launch", "tensor_map_rules", "problem", "ptx", "toolchain", "assembly_log", "rejections"},
-    {"layout", "warp_tiles", "warp_schedule", "descriptors", "quantize", "operands"},
+    {
+        "layout",
+        "warp_tiles",
+        "warp_schedule",
+        "tmem",
+        "descriptors",
+        "tcgen05_descriptors",
+        "quantize",
+        "operands",
+    },
     {"plans"},
     {"kernels"},
     {"renderer"},
