@@ -397,3 +397,17 @@ def test_illegal_tensor_map_is_refused_with_its_rule(change, rule):
     m = TensorMap("a", **{**legal, **change})
     with pytest.raises(LaunchError, match=rule):
         from_launch(m, 0x1000 + m.offset_bytes)
+
+
+def test_any_128_bytes_decode_or_are_named_as_no_map():
+    """A kernel may hand TMA garbage: it must end in our own error type."""
+    legal = encode(DecodedMap(0x1000, "uint8", (256, 64), (256,), (64, 16), (1, 1)))
+    for _ in range(300):
+        data = bytearray(legal)
+        for at in RNG.integers(0, 128, RNG.integers(1, 12)):
+            data[at] = RNG.integers(0, 256)
+        try:
+            found = decode(bytes(data))
+        except EmulationError:
+            continue
+        assert 1 <= found.rank <= 5

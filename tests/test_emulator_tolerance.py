@@ -5,7 +5,12 @@ import pytest
 
 from ptxgen.emulator.formats import decode, encode
 from ptxgen.emulator.numerics import FusedModel, fused_dot, fused_model
-from ptxgen.emulator.tolerance import accumulation_bound, gemm_bound, rounded_bound
+from ptxgen.emulator.tolerance import (
+    accumulation_bound,
+    float32_sum_bound,
+    gemm_bound,
+    rounded_bound,
+)
 
 RNG = np.random.default_rng(17)
 
@@ -84,3 +89,17 @@ def test_gemm_bound_adds_the_rounding_of_the_result():
     model = FusedModel(25, "f32", 16)
     bound = gemm_bound(np.array([1.0]), np.array([1.0]), 16, model, "bf16")
     assert 2.0**-8 < bound[0] < 1.01 * 2.0**-8
+
+
+def test_float32_sums_stay_within_their_bound():
+    a, b = data("bf16", 32, 4096, 4), data("bf16", 32, 4096, 4)
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    error = np.abs(a @ b.T - wide_a @ wide_b.T)
+    bound = float32_sum_bound(np.abs(wide_a) @ np.abs(wide_b).T, 4096)
+    assert (error <= bound).all()
+    ones = np.full(4097, 2.0**-24, np.float32)
+    ones[0] = 1
+    in_order = np.add.accumulate(ones)[-1]
+    exact = 1 + 4096 * 2.0**-24
+    bound = float32_sum_bound(np.array([exact]), 4096)[0]
+    assert 0.9 * bound < exact - in_order <= bound

@@ -13,7 +13,12 @@ from math import prod
 from ptxgen.emulator.tensor_map_fields import Field, get, put
 from ptxgen.errors import EmulationError, LaunchError
 from ptxgen.launch import INTERLEAVES, L2_PROMOTIONS, SWIZZLES, TensorMap
-from ptxgen.tensor_map_rules import check_tensor_map, element_bits
+from ptxgen.tensor_map_rules import (
+    PACKED_BITS,
+    SWIZZLE_SPAN_BYTES,
+    check_tensor_map,
+    element_bits,
+)
 
 TENSOR_MAP_BYTES = 128
 
@@ -245,6 +250,8 @@ def _decode(data: bytes) -> DecodedMap:
     )
     if im2col is None:
         _check(decoded)
+    else:
+        _check_im2col(decoded, im2col)
     return decoded
 
 
@@ -269,6 +276,17 @@ def _check(m: DecodedMap) -> None:
         check_tensor_map(as_launched, m.address)
     except LaunchError as error:
         raise EmulationError(f"{error} (in 128 bytes that the kernel wrote or changed)") from error
+
+
+def _check_im2col(m: DecodedMap, column: Im2col) -> None:
+    row_bytes = column.channels * m.element_bits // 8
+    span = SWIZZLE_SPAN_BYTES.get(m.swizzle, row_bytes)
+    if m.element_type in PACKED_BITS or row_bytes % 16 or row_bytes > span or m.address % 16:
+        raise EmulationError(
+            "an im2col map needs whole bytes per element, a 16-byte aligned address and a multiple "
+            f"of 16 bytes of channels within the swizzle span, got {m.element_type} x "
+            f"{column.channels}, swizzle {m.swizzle}, address {m.address:#x}"
+        )
 
 
 def _words(data: bytes) -> list[int]:

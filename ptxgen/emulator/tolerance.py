@@ -33,7 +33,7 @@ def accumulation_bound(
 
     `magnitude`: sum over k of |a| |b|, plus |c|. `promote_every`: K elements after which the
     partial sum is added to a float32 (to nearest) and the tensor core starts again from zero;
-    0 = never. Sums in float32 in any order (the fast mode) stay within the same bound as F = 25.
+    0 = never.
     """
     size = np.abs(np.asarray(magnitude, np.float64))
     chain = min(promote_every or k, k)
@@ -50,6 +50,15 @@ def accumulation_bound(
         added = intervals * UNIT_ROUNDOFF["f32"] * (1 + intervals * UNIT_ROUNDOFF["f32"])
         bound = bound + added * (size + bound) + intervals * _SMALLEST_STEP["f32"]
     return bound
+
+
+def float32_sum_bound(magnitude: NDArray[Any], k: int) -> F64:
+    """Worst error of K exact products added to nearest in float32 in any order: the fast mode.
+
+    `magnitude` as for `accumulation_bound`.
+    """
+    relative = (k + 1) * UNIT_ROUNDOFF["f32"]
+    return np.abs(np.asarray(magnitude, np.float64)) * (relative + 2 * relative * relative)
 
 
 def rounded_bound(values: NDArray[Any], error: NDArray[Any] | float, d_type: str) -> F64:
