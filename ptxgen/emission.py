@@ -1,24 +1,33 @@
 """emit: from a problem to PTX text in one call."""
 
-from ptxgen.kernels import kernel_for
-from ptxgen.kernels.gemm_sm90 import TARGET, Config
+from typing import Any
+
+from ptxgen.errors import ConfigError
+from ptxgen.kernels import kernel_for, kernel_of, target_fields
+from ptxgen.kernels.gemm_sm90 import TARGET
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 from ptxgen.renderer import render
 
 
-def make_plan(
-    problem: Gemm, config: Config | None = None, arch: str = TARGET, num_sms: int = 132
-) -> Plan:
-    """The plan of the kernel that computes `problem` on `arch`.
+def make_plan(problem: Gemm, config: Any = None, arch: str = TARGET, num_sms: int = 132) -> Plan:
+    """The plan of the kernel that computes `problem` on `arch`, or of the one of `config`.
 
     Raises: ConfigError.
     """
-    kernel = kernel_for(problem, arch)
+    if config is None:
+        kernel = kernel_for(problem, arch)
+        config = kernel.default_config(problem, **target_fields(kernel, arch))
+    else:
+        kernel = kernel_of(config)
+        if arch not in kernel.TARGETS:
+            raise ConfigError(
+                f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}"
+            )
     return kernel.plan(problem, config, num_sms)  # type: ignore[no-any-return]
 
 
-def emit(problem: Gemm, config: Config | None = None, arch: str = TARGET) -> str:
+def emit(problem: Gemm, config: Any = None, arch: str = TARGET) -> str:
     """The PTX text for `problem`. It depends on the config alone, so sizes do not change it.
 
     Raises: ConfigError.

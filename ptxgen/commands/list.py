@@ -42,14 +42,20 @@ def _rows(what: str) -> list[dict[str, Any]]:
         return [
             {
                 "kernel": name,
-                "arch": module.TARGET,
+                "arch": ", ".join(module.TARGETS),
                 "what": (module.__doc__ or "").splitlines()[0].split(": ", 1)[-1],
             }
             for name, module in KERNELS.items()
         ]
-    served = {module.TARGET: name for name, module in KERNELS.items()}
     if what == "archs":
-        return [{**asdict(a), "kernel": served.get(a.name, "none yet")} for a in ARCHS.values()]
+        return [
+            {
+                **asdict(a),
+                "kernel": ", ".join(n for n, m in KERNELS.items() if a.name in m.TARGETS)
+                or "none yet",
+            }
+            for a in ARCHS.values()
+        ]
     return [asdict(x) for x in (DTYPES if what == "dtypes" else GPU_MODELS).values()]
 
 
@@ -58,7 +64,7 @@ def _list_configs(illegal: bool, as_json: bool, values: dict[str, Any]) -> None:
     selection = select(values)
     found = [
         (config, reason)
-        for config, reason in selection.kernel.configs(selection.problem)
+        for config, reason in selection.kernel.configs(selection.problem, **selection.fixed)
         if all(getattr(config, name) == value for name, value in selection.chosen.items())
     ]
     refused = sum(reason is not None for _, reason in found)

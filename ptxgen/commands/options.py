@@ -10,7 +10,7 @@ import click
 
 from ptxgen.arch import ARCHS, arch
 from ptxgen.dtypes import DTYPES
-from ptxgen.kernels import kernel_for
+from ptxgen.kernels import kernel_for, target_fields
 from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -107,6 +107,8 @@ class Selection:
     """Module of ptxgen.kernels that serves the arch."""
     chosen: dict[str, int | str]
     """Fields of the kernel's Config that were given."""
+    fixed: dict[str, str]
+    """Fields of it that the arch decides."""
 
     @property
     def config(self) -> Any:
@@ -114,7 +116,7 @@ class Selection:
 
         Raises: ConfigError if no legal config has what was given.
         """
-        return self.kernel.default_config(self.problem, **self.chosen)
+        return self.kernel.default_config(self.problem, **self.fixed, **self.chosen)
 
 
 def select(values: dict[str, Any]) -> Selection:
@@ -126,7 +128,9 @@ def select(values: dict[str, Any]) -> Selection:
     described = {name: value for name, value in values.items() if name in names}
     described["b"] = values["b"] or values["a"]
     problem = Gemm(**described)
-    return Selection(problem, kernel_for(problem, arch(values["arch"]).name), _chosen(values))
+    target = arch(values["arch"]).name
+    kernel = kernel_for(problem, target)
+    return Selection(problem, kernel, _chosen(values), target_fields(kernel, target))
 
 
 def _chosen(values: dict[str, Any]) -> dict[str, int | str]:

@@ -1,25 +1,48 @@
 """The kernels: one module here and one template of the same stem each."""
 
 from types import ModuleType
+from typing import Any
 
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import gemm_sm90
+from ptxgen.kernels import gemm_mma, gemm_sm90
 from ptxgen.problem import Gemm
 
-KERNELS: dict[str, ModuleType] = {"gemm_sm90": gemm_sm90}
-"""Name -> module with Config, plan, default_config and configs."""
+KERNELS: dict[str, ModuleType] = {"gemm_sm90": gemm_sm90, "gemm_mma": gemm_mma}
+"""Name -> module with Config, TARGETS, plan, default_config and configs."""
 
 
 def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
-    """The kernel that computes `problem` on `arch`.
+    """The kernel that computes `problem` on `arch`: gemm_sm90 where TMA and wgmma can serve the
+    operands, else gemm_mma.
 
     Raises: ConfigError if none does.
     """
-    for module in KERNELS.values():
-        if module.TARGET == arch:
-            return module
-    targets = sorted({module.TARGET for module in KERNELS.values()})
+    if arch in gemm_sm90.TARGETS:
+        try:
+            gemm_sm90.check_operands(problem)
+        except ConfigError:
+            return gemm_mma
+        return gemm_sm90
+    if arch in gemm_mma.TARGETS:
+        return gemm_mma
+    targets = sorted({target for module in KERNELS.values() for target in module.TARGETS})
     raise ConfigError(
-        f"arch={arch} has no kernel for a dense GEMM: wgmma exists on sm_90a only; "
-        f"must be one of {', '.join(targets)}"
+        f"arch={arch} has no kernel for a dense GEMM; must be one of {', '.join(targets)}"
     )
+
+
+def kernel_of(config: Any) -> ModuleType:
+    """The kernel that `config` belongs to.
+
+    Raises: ConfigError if it is no kernel's Config.
+    """
+    for module in KERNELS.values():
+        if isinstance(config, module.Config):
+            return module
+    names = ", ".join(f"{name}.Config" for name in KERNELS)
+    raise ConfigError(f"config must be one of {names}, got {type(config).__name__}")
+
+
+def target_fields(kernel: ModuleType, arch: str) -> dict[str, str]:
+    """Fields of the kernel's Config that `arch` decides."""
+    return {"target": arch} if len(kernel.TARGETS) > 1 else {}

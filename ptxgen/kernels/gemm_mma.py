@@ -117,6 +117,26 @@ class Config:
         return WARP_THREADS * self.warps_m * self.warps_n
 
     @property
+    def cluster_m(self) -> int:
+        """CTAs of a cluster along M, as the cost model counts them: there are no clusters here."""
+        return 1
+
+    @property
+    def cluster_n(self) -> int:
+        """CTAs of a cluster along N."""
+        return 1
+
+    @property
+    def warpgroups(self) -> int:
+        """Groups of four warps, as the cost model counts them."""
+        return max(1, self.warps_m * self.warps_n // 4)
+
+    @property
+    def swizzle_bytes(self) -> int:
+        """Bytes of a row of A's tile that one swizzle pattern covers."""
+        return min(128, self.a_tile.pitch_bytes)
+
+    @property
     def a_tile(self) -> WarpTile:
         """A's tile in shared memory."""
         return WarpTile(
@@ -341,9 +361,9 @@ def _num_tiles(problem: Gemm, tile_m: int, tile_n: int) -> int:
     return -(-problem.m // tile_m) * -(-problem.n // tile_n)
 
 
-def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
+def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
-    base = default_config(problem)
+    base = default_config(problem, target=target)
     element_bytes = dtype(problem.a).bytes
     for tile_m in (16, 32, 64, 128, 256):
         for tile_n in (16, 32, 64, 128, 256):

@@ -26,6 +26,7 @@ from ptxgen.problem import FP8, PROMOTION_K, Gemm
 
 NAME = "gemm_sm90"
 TARGET = "sm_90a"
+TARGETS = (TARGET,)
 VERSION = "8.0"
 WARPGROUP_THREADS = 128
 SWIZZLES = (0, 32, 64, 128)
@@ -360,21 +361,12 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     )  # fmt: skip
 
 
-def _check_serves(problem: Gemm, config: Config) -> None:
+def check_operands(problem: Gemm) -> None:
+    """Refuse operands that wgmma or TMA cannot take, whatever the config.
+
+    Raises: ConfigError.
+    """
     _check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
-    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
-        raise ConfigError(
-            f"store={config.store} needs D at a multiple of 16 bytes, with a row stride and a row length of "
-            f"multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an alignment of "
-            f"{problem.d_alignment}, a stride of {problem.stride('d') * dtype(problem.d).bytes} and "
-            f"a row of {problem.n * dtype(problem.d).bytes} bytes; try store=global"
-        )
     for name in ("a", "b"):
         stride_bytes = problem.stride(name) * dtype(getattr(problem, name)).bytes
         alignment = getattr(problem, f"{name}_alignment")
@@ -396,6 +388,23 @@ def _check_serves(problem: Gemm, config: Config) -> None:
             raise ConfigError(
                 f"{name.upper()} has a row stride of {stride_bytes} bytes; TMA needs less than 2^40"
             )
+
+
+def _check_serves(problem: Gemm, config: Config) -> None:
+    check_operands(problem)
+    for name, value in static_fields(problem).items():
+        if getattr(config, name) != value:
+            raise ConfigError(
+                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
+                "they must agree"
+            )
+    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
+        raise ConfigError(
+            f"store={config.store} needs D at a multiple of 16 bytes, with a row stride and a row length of "
+            f"multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an alignment of "
+            f"{problem.d_alignment}, a stride of {problem.stride('d') * dtype(problem.d).bytes} and "
+            f"a row of {problem.n * dtype(problem.d).bytes} bytes; try store=global"
+        )
 
 
 def _smem_map(config: Config) -> tuple[SmemRegion, ...]:
