@@ -158,13 +158,16 @@ class Observer:
     """Ask for `on_instruction`."""
 
     def on_kernel(self, kind: str, entry: str, num_ctas: int, num_warps: int) -> None:
-        """A kernel begins or ends (`kind`); `num_warps` is per CTA."""
+        """A kernel begins or ends (`kind`: start, end); `num_warps` is per CTA."""
 
     def on_warp(self, kind: str, origin: Origin) -> None:
         """A warp starts or exits (`kind`: start, exit); lanes says which lanes."""
 
     def on_instruction(self, origin: Origin, index: int) -> None:
         """Instruction `index` of the entry is about to execute."""
+
+    def on_undefined_register(self, origin: Origin, register: str) -> None:
+        """A register is read that nothing wrote."""
 
     def on_access(self, access: Access) -> None:
         """A synchronous access was made."""
