@@ -15,6 +15,8 @@ COMMANDS: dict[str, str] = {
     "assemble": "Turn PTX into a cubin, and report registers, spills and messages.",
     "inspect": "Show what is in a config, a PTX file or a cubin.",
     "run": "Run a kernel on the emulator or a GPU, and check its result.",
+    "bench": "Measure kernels on this GPU beside the libraries that are here.",
+    "tune": "Measure configs and remember the fastest.",
     "list": "List kernels, configs, dtypes, architectures or known GPUs.",
     "decode": "Explain a matrix descriptor or an instruction descriptor bit by bit.",
     "doctor": "Say which tools are here, where, and what to install.",
