@@ -18,6 +18,7 @@ LAYERS = (
     {"launch", "tensor_map_rules", "problem", "ptx", "toolchain", "assembly_log", "rejections"},
     {
         "layout",
+        "operand_maps",
         "warp_tiles",
         "warp_schedule",
         "tmem",
