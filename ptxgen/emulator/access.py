@@ -10,7 +10,6 @@ import numpy as np
 
 from ptxgen.emulator.addresses import locate, locate_lanes
 from ptxgen.emulator.lanes import FULL, UNSIGNED, lane_indices
-from ptxgen.emulator.memory import MemoryBlock
 from ptxgen.emulator.observer import Access, AccessKind, Proxy, Space
 from ptxgen.emulator.runtime import runtime
 
@@ -45,7 +44,7 @@ def report(
     )  # fmt: skip
 
 
-def _uniform_target(F: "Fragment", space: str, address: int) -> tuple[Target, Space, int, int]:
+def uniform_target(F: "Fragment", space: str, address: int) -> tuple[Target, Space, int, int]:
     """(memory, space, owner, address in it) of a uniform address."""
     cta = F.cta
     if space == "global":
@@ -74,7 +73,7 @@ def load_uniform(
     F: "Fragment", space: str, address: int, size: int, line: int, semantics: str
 ) -> int:
     """One element at an address that all active lanes share."""
-    target, where, owner, offset = _uniform_target(F, space, address)
+    target, where, owner, offset = uniform_target(F, space, address)
     value: int = target.load_int(offset, size)
     if F.observer is not None:
         lanes = (F.mask & FULL).bit_count()
@@ -87,7 +86,7 @@ def load_uniform_vector(
     F: "Fragment", space: str, address: int, size: int, count: int, line: int, semantics: str
 ) -> list[int]:
     """`count` consecutive elements at an address that all active lanes share."""
-    target, where, owner, offset = _uniform_target(F, space, address)
+    target, where, owner, offset = uniform_target(F, space, address)
     check_vector(address, size * count)
     values = [target.load_int(offset + i * size, size) for i in range(count)]
     if F.observer is not None:
@@ -102,7 +101,7 @@ def store_uniform(
     semantics: str,
 ) -> None:  # fmt: skip
     """Store the same elements at the same address from all active lanes."""
-    target, where, owner, offset = _uniform_target(F, space, address)
+    target, where, owner, offset = uniform_target(F, space, address)
     check_vector(address, size * len(values))
     F.machine.epoch += 1
     for index, value in enumerate(values):
@@ -128,7 +127,7 @@ def check_vector(address: int, nbytes: int) -> None:
         )
 
 
-def _parts(
+def parts_of(
     F: "Fragment", space: str, addresses: Any, lanes: Any, nbytes: int
 ) -> list[tuple[Target, Space, int, Any, Any]]:
     """Split lanes by memory: (memory, space, owner, addresses in it, positions)."""
@@ -209,7 +208,7 @@ def _load(
     if not mask:
         return found
     wide = addresses.astype(np.int64) if mask == FULL else addresses[lanes].astype(np.int64)
-    parts = _parts(F, space, wide, lanes, size * count)
+    parts = parts_of(F, space, wide, lanes, size * count)
     values: Any = None
     for target, where, owner, inner, positions in parts:
         if count == 1:
@@ -267,7 +266,7 @@ def store_lanes(
         values = values[:, lanes]
     if values.dtype.itemsize != size:
         values = values.astype(UNSIGNED[8 * size])
-    for target, where, owner, inner, positions in _parts(F, space, wide, lanes, size * count):
+    for target, where, owner, inner, positions in parts_of(F, space, wide, lanes, size * count):
         some = values[:, positions]
         if count == 1:
             target.store(inner, some[0], size)
@@ -280,9 +279,3 @@ def store_lanes(
             report(
                 F, AccessKind.WRITE, where, owner, inner, size * count, line, semantics, part_mask
             )
-
-
-def block_of(target: Target) -> MemoryBlock:
-    """For code that needs raw bytes."""
-    assert isinstance(target, MemoryBlock)
-    return target

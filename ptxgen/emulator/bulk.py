@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.emulator import tma
-from ptxgen.emulator.box import Box, box_shape, global_footprint, smem_footprint
+from ptxgen.emulator.box import (
+    Box,
+    box_shape,
+    global_footprint,
+    smem_footprint,
+    smem_index,
+)
 from ptxgen.emulator.fragment import Wait
 from ptxgen.emulator.lanes import lane_list
 from ptxgen.emulator.memory import POISON
@@ -15,6 +21,7 @@ from ptxgen.emulator.pending import Pending, ThreadGroups
 from ptxgen.emulator.reductions import reduce_values
 from ptxgen.emulator.runtime import runtime
 from ptxgen.emulator.tensor_map import TENSOR_MAP_BYTES, DecodedMap, decode
+from ptxgen.emulator.tma_im2col import im2col_bytes, im2col_pixels, read_im2col, write_im2col
 from ptxgen.errors import EmulationError, MisalignedError
 
 if TYPE_CHECKING:
@@ -130,12 +137,13 @@ def _reader(
             4, shape.smem_row_bytes, 4 * shape.tx_bytes,
         )  # fmt: skip
     if copied.mode == "im2col":
-        from ptxgen.emulator.tma_im2col import im2col_bytes, read_im2col
-
-        rows, row_bytes, tx_bytes = im2col_bytes(tensor_map)
+        tx_bytes = im2col_bytes(tensor_map)
+        assert tensor_map.im2col is not None
+        rows = tensor_map.im2col.pixels
+        im2col_pixels(tensor_map, coordinates, offsets)
         return (
             lambda: read_im2col(tensor_map, coordinates, offsets, memory),
-            rows, row_bytes, tx_bytes,
+            rows, tx_bytes // rows, tx_bytes,
         )  # fmt: skip
     raise EmulationError(f"cp.async.bulk.tensor mode .{copied.mode} is not emulated")
 
@@ -147,8 +155,6 @@ def poison_box(
 
     Raises: MisalignedError, OutOfBoundsError.
     """
-    from ptxgen.emulator.box import smem_index
-
     index = smem_index(tensor_map, rows, row_bytes, cta.smem, offset)
     pieces, size = smem_footprint(tensor_map, rows, row_bytes, offset)
     if len(pieces) == 1:
@@ -195,10 +201,13 @@ def store_tensor(
     if copied.mode not in ("tile", "tile::scatter4", "im2col_no_offs"):
         raise EmulationError(f"a tensor store of mode .{copied.mode} is not emulated")
     if copied.mode == "im2col_no_offs":
-        from ptxgen.emulator.tma_im2col import take_im2col, write_im2col
+        assert tensor_map.im2col is not None
+        rows = tensor_map.im2col.pixels
+        row_bytes = im2col_bytes(tensor_map) // rows
 
         def take() -> None:
-            boxes.append(take_im2col(tensor_map, cta.smem, offset))
+            index = smem_index(tensor_map, rows, row_bytes, cta.smem, offset)
+            boxes.append(cta.smem.u128[index].view(np.uint8).reshape(rows, row_bytes))
 
         def write() -> None:
             write_im2col(tensor_map, coordinates, memory, boxes[0])

@@ -7,6 +7,7 @@ from ptxgen.emulator.fragment import Fragment
 from ptxgen.emulator.mbarrier import MbarrierTable
 from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.observer import Origin, Rendezvous
+from ptxgen.emulator.tmem import TensorMemory
 from ptxgen.emulator.warp import Warp
 from ptxgen.emulator.warpgroup import Warpgroup
 from ptxgen.errors import BarrierError, OutOfBoundsError
@@ -60,6 +61,7 @@ class Cta:
         self.total_smem_bytes = machine.image.smem_end
         self.smem_base = rank << 24 if self.cluster_size > 1 else 0
         """What an address of this CTA's shared memory has above its offset."""
+        self._tmem: TensorMemory | None = None
         self.mbarriers = MbarrierTable(self.smem, machine.observer)
         self.barriers = [NamedBarrier() for _ in range(NUM_NAMED_BARRIERS)]
         threads = self.ntid[0] * self.ntid[1] * self.ntid[2]
@@ -70,6 +72,13 @@ class Cta:
         ]  # fmt: skip
         self.mbarrier_waiters: dict[int, list[Fragment]] = {}
         """Offset of an mbarrier -> fragments that wait on it."""
+
+    @property
+    def tmem(self) -> TensorMemory:
+        """Tensor memory, made when first used."""
+        if self._tmem is None:
+            self._tmem = TensorMemory(cta=self.index, track=self.machine.tracks)
+        return self._tmem
 
     def peer(self, address: int) -> "tuple[Cta, int]":
         """CTA and offset of a shared::cluster address.

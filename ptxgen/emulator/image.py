@@ -48,6 +48,8 @@ class Image:
     ) -> None:
         self.module = module
         self.entry = module.entry(launch.entry or None)
+        self.native_fp8 = not module.target.startswith(("sm_90", "sm_10"))
+        """mma.sync has FP8 in hardware."""
         self.tid_is_linear = tid_is_linear
         self.observes_instructions = observes_instructions
         self.shared: dict[str, int] = {}

@@ -250,6 +250,14 @@ class Machine:
                         self.observer.on_warp("start", warp.fragments[0].origin(0))
                     self.wake(warp)
 
+    def take_cluster(self) -> tuple[int, int, int] | None:
+        """%ctaid of the first CTA of the next cluster, which then never starts; None at the end."""
+        ctas = next(self._next_clusters, None)
+        if ctas is None:
+            return None
+        gx, gy, _ = self.launch.grid_ctas
+        return ctas[0] % gx, ctas[0] // gx % gy, ctas[0] // (gx * gy)
+
     def cluster_exited(self, cluster: Cluster) -> None:
         """A cluster is done: finish what it left in flight, and let the next one in."""
         ctas = set(cluster.ctas)

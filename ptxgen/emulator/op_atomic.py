@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.emulator.access import _uniform_target, report
+from ptxgen.emulator.access import uniform_target, report
 from ptxgen.emulator.emitter import TYPE_BITS, Emitter
-from ptxgen.emulator.lanes import UNSIGNED, lane_list
+from ptxgen.emulator.lanes import UNSIGNED
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.observer import AccessKind, Space
 from ptxgen.emulator.op_mbarrier import begin_lanes, per_lane
@@ -82,7 +82,7 @@ def atomic_operation(
     value: int, other: int, order: str, line: int,
 ) -> int:  # fmt: skip
     """One atomic operation of one lane: the old value."""
-    target, where, owner, offset = _uniform_target(F, space, address)
+    target, where, owner, offset = uniform_target(F, space, address)
     F.machine.epoch += 1
     old: int = target.load_int(offset, size)
     if operation == "cas":
@@ -113,5 +113,3 @@ def combine(operation: str, kind: str, size: int, old: int, value: int, flush: b
     found: Any = reduce_values(operation, kind, old_bytes, new_bytes, flush=flush)
     return int.from_bytes(found.tobytes(), "little")
 
-
-__all__ = ["lane_list"]

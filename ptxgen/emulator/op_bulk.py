@@ -6,7 +6,7 @@ from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.op_mbarrier import begin_lanes, per_lane
 from ptxgen.emulator.op_memory import address_code
-from ptxgen.emulator.runtime import RUNTIME
+from ptxgen.emulator.runtime import static
 from ptxgen.ptx.module import Address, Immediate, Instruction, Operand, Vector
 
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -77,22 +77,6 @@ def _parse(instruction: Instruction) -> Copy:
     )  # fmt: skip
 
 
-_copies: dict[str, Copy] = {}
-
-
-def static(em: Emitter, copied: object) -> str:
-    """A name under which generated code finds an object that its text fixes."""
-    text = repr(copied)
-    name = f"K{len(_copies)}"
-    for known, found in _copies.items():
-        if found == copied:
-            return known
-    _copies[name] = copied  # type: ignore[assignment]
-    RUNTIME[name] = copied
-    del text
-    return name
-
-
 def _copy(em: Emitter, instruction: Instruction) -> None:
     """Operands in the order of the text: destination, source, size or mbarrier, extras."""
     copied = _parse(instruction)
@@ -134,7 +118,7 @@ def _copy(em: Emitter, instruction: Instruction) -> None:
     place = ", ".join(texts[f"c{i}"] for i in range(len(coordinates)))
     extra = ", ".join(texts[f"o{i}"] for i in range(len(offsets)))
     arguments = [
-        "F", "lane", static(em, copied), texts.get("destination", "0"), texts["source"],
+        "F", "lane", static(copied), texts.get("destination", "0"), texts["source"],
     ]  # fmt: skip
     if copied.rank:
         arguments.append(f"({place},)")

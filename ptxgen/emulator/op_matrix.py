@@ -1,40 +1,49 @@
-"""ldmatrix, stmatrix and mma.sync."""
+"""ldmatrix, stmatrix, movmatrix and mma.sync."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.emulator.access import _parts, check_lanes, report
+from ptxgen.emulator.access import parts_of, report
 from ptxgen.emulator.emitter import Emitter, Slab, Value
 from ptxgen.emulator.lanes import lane_indices
+from ptxgen.emulator.matrix_moves import ldmatrix, movmatrix, stmatrix
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.mma_sync import MmaSync, execute_mma_sync, gather_scales, parse_mma_sync
 from ptxgen.emulator.observer import AccessKind
 from ptxgen.emulator.op_memory import address_code, space_of
-from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.runtime import runtime, static
+from ptxgen.errors import OutOfBoundsError
 from ptxgen.ptx.module import Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
     from ptxgen.emulator.fragment import Fragment
 
-
-@lowers("ldmatrix")
-def load_matrix(instruction: Instruction) -> list[Micro]:
-    """ldmatrix.sync.aligned."""
-    return [Effect(instruction, _load, joins=True)]
+_SHAPES = ("m8n8", "m16n16", "m8n16", "m16n8")
 
 
-@lowers("stmatrix")
-def store_matrix(instruction: Instruction) -> list[Micro]:
-    """stmatrix.sync.aligned."""
-    return [Effect(instruction, _store, joins=True)]
+@lowers("ldmatrix", "stmatrix", "movmatrix", "mma")
+def matrix(instruction: Instruction) -> list[Micro]:
+    """Everything that a warp does with small matrices."""
+    emit = {"ldmatrix": _load, "stmatrix": _store, "movmatrix": _move, "mma": _mma}
+    return [Effect(instruction, emit[instruction.name], joins=True)]
 
 
-def _shape(instruction: Instruction) -> tuple[int, bool]:
+def _form(instruction: Instruction) -> tuple[str, int, bool, str]:
+    """(shape, count of .xN, transposed, unpacking)."""
     modifiers = instruction.modifiers
-    count = next((int(m[1:]) for m in modifiers if m in ("x1", "x2", "x4")), 0)
-    if "m8n8" not in modifiers or "b16" not in modifiers or not count:
-        raise unknown(instruction, "only m8n8 of b16 is supported")
-    return count, "trans" in modifiers
+    shape = next((m for m in modifiers if m in _SHAPES), "")
+    count = next((int(m[1:]) for m in modifiers if re.fullmatch(r"x[124]", m)), 0)
+    packed = next((m for m in modifiers if m in ("b4x16_p64", "b6x16_p32")), "")
+    if not shape or not count:
+        raise unknown(instruction, "needs a shape and .x1, .x2 or .x4")
+    return shape, count, "trans" in modifiers, packed
+
+
+def items_of(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of a vector, or the one operand."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def bind_rows(em: Emitter, items: tuple[Operand, ...], name: str) -> None:
@@ -48,80 +57,120 @@ def bind_rows(em: Emitter, items: tuple[Operand, ...], name: str) -> None:
                 em.store_value(em.flow.number[item.name], Value("V", {}, slab, row))
 
 
+def _address(em: Emitter, operand: Operand, instruction: Instruction) -> str:
+    form, code = address_code(em, operand, space_of(instruction))
+    return f"np.full(32, {code}, I8)" if form == "S" else code
+
+
 def _load(em: Emitter, instruction: Instruction) -> None:
-    count, transposed = _shape(instruction)
     destination, address = instruction.operands
-    items = destination.items if isinstance(destination, Vector) else (destination,)
-    form, code = address_code(em, address, space_of(instruction))
-    if form == "S":
-        code = f"np.full(32, {code}, I8)"
     name = em.assign(
-        f"load_matrices(F, {space_of(instruction)!r}, {code}, {count}, {transposed}, "
-        f"{instruction.line})"
+        f"load_matrices(F, {space_of(instruction)!r}, {_address(em, address, instruction)}, "
+        f"{_form(instruction)!r}, {instruction.line})"
     )
-    bind_rows(em, items, name)
+    bind_rows(em, items_of(destination), name)
 
 
 def _store(em: Emitter, instruction: Instruction) -> None:
-    count, transposed = _shape(instruction)
     address, source = instruction.operands
-    items = source.items if isinstance(source, Vector) else (source,)
-    form, code = address_code(em, address, space_of(instruction))
-    if form == "S":
-        code = f"np.full(32, {code}, I8)"
-    values = em.gather_operands(items, "b32")
+    values = em.gather_operands(items_of(source), "b32")
     em.line(
-        f"store_matrices(F, {space_of(instruction)!r}, {code}, {values}, {count}, {transposed}, "
-        f"{instruction.line})"
+        f"store_matrices(F, {space_of(instruction)!r}, {_address(em, address, instruction)}, "
+        f"{values}, {_form(instruction)!r}, {instruction.line})"
     )
 
 
-def _rows(
-    F: "Fragment", space: str, addresses: Any, count: int
-) -> "tuple[Any, Any, int, Any]":
-    lanes = lane_indices((1 << 8 * count) - 1)
-    wide = addresses[: 8 * count].astype(np.int64)
-    parts = _parts(F, space, wide, lanes, 16)
-    if len(parts) != 1:
-        from ptxgen.errors import OutOfBoundsError
+def _move(em: Emitter, instruction: Instruction) -> None:
+    destination, source = instruction.operands
+    name = em.assign(f"move_matrix({em.read_lanes(source, 'b32')})")
+    bind_rows(em, (destination,), name)
 
+
+@runtime
+def move_matrix(values: Any) -> Any:
+    """movmatrix."""
+    return movmatrix(values[None])
+
+
+def _rows(F: "Fragment", space: str, addresses: Any, num_rows: int) -> Any:
+    """(memory, space, owner, addresses of the rows in it)."""
+    wide = addresses[:num_rows].astype(np.int64)
+    parts = parts_of(F, space, wide, lane_indices((1 << num_rows) - 1), 16)
+    if len(parts) != 1:
         raise OutOfBoundsError("the rows of a matrix must lie in one CTA's shared memory")
-    target, where, owner, inner, _ = parts[0]
-    check_lanes(inner, 16)
-    return target, where, owner, inner
+    return parts[0][:4]
 
 
 @runtime
 def load_matrices(
-    F: "Fragment", space: str, addresses: Any, count: int, transposed: bool, line: int
+    F: "Fragment", space: str, addresses: Any, form: tuple[str, int, bool, str], line: int
 ) -> Any:
-    """ldmatrix: `count` 8x8 matrices of 16-bit elements as registers (count, 32).
-
-    Lane 8 j + r gives the address of row r of matrix j; lane t gets row t // 4, columns 2 (t % 4)
-    and the next, or of a transposed one row and column exchanged.
-    """
-    target, where, owner, inner = _rows(F, space, addresses, count)
-    raw = target.load_vector(inner, 4, 4)
+    """ldmatrix: registers (n, 32)."""
+    shape, count, transposed, packed = form
+    num_rows = (16 if shape == "m16n16" else 8) * count
+    target, where, owner, inner = _rows(F, space, addresses, num_rows)
+    found = ldmatrix(target, inner, shape, count, transpose=transposed, packed=packed)
     if F.observer is not None:
-        report(F, AccessKind.READ, where, owner, inner, 16, line, "weak", (1 << 8 * count) - 1)
-    rows = np.ascontiguousarray(raw.T)
-    if not transposed:
-        return rows.reshape(count, 32)
-    halves = rows.view(np.uint16).reshape(count, 8, 8)
-    return np.ascontiguousarray(halves.transpose(0, 2, 1)).view(np.uint32).reshape(count, 32)
+        mask = (1 << num_rows) - 1
+        report(F, AccessKind.READ, where, owner, inner, 16, line, "weak", mask)
+    return found
 
 
 @runtime
 def store_matrices(
-    F: "Fragment", space: str, addresses: Any, values: Any, count: int, transposed: bool, line: int
-) -> None:
-    """stmatrix: the inverse of load_matrices."""
+    F: "Fragment", space: str, addresses: Any, values: Any, form: tuple[str, int, bool, str],
+    line: int,
+) -> None:  # fmt: skip
+    """stmatrix."""
+    shape, count, transposed, _ = form
     F.machine.epoch += 1
-    target, where, owner, inner = _rows(F, space, addresses, count)
-    rows = np.ascontiguousarray(np.broadcast_to(values, (count, 32)))
-    if transposed:
-        halves = rows.view(np.uint16).reshape(count, 8, 8)
-        rows = np.ascontiguousarray(halves.transpose(0, 2, 1)).view(np.uint32)
-    target.store_vector(inner, rows.reshape(8 * count, 4).T, 4)
+    target, where, owner, inner = _rows(F, space, addresses, 8 * count)
+    registers = np.broadcast_to(values, (count, 32))
+    stmatrix(target, inner, registers, shape, transpose=transposed)
     if F.observer is not None:
-        report(F, AccessKind.WRITE, where, owner, inner, 16, line, "weak", (1 << 8 * count) - 1)
+        mask = (1 << 8 * count) - 1
+        report(F, AccessKind.WRITE, where, owner, inner, 16, line, "weak", mask)
+
+
+def _mma(em: Emitter, instruction: Instruction) -> None:
+    operation = parse_mma_sync(instruction.modifiers)
+    d, a, b, c, *scales = instruction.operands
+    counts = [len(items_of(x)) for x in (a, b, c)]
+    texts = [em.gather_operands(items_of(x), "b32") for x in (a, b, c)]
+    extra = "()"
+    if scales:
+        if len(scales) != 4:
+            raise unknown(instruction, "needs scale-a, its selectors, scale-b, its selectors")
+        parts = []
+        for index in (0, 2):
+            selectors = items_of(scales[index + 1])
+            parts.append(
+                f"({em.read_lanes(scales[index], 'b32')}, "
+                + ", ".join(em.read_uniform(s, "u16") for s in selectors)
+                + ")"
+            )
+        extra = f"({', '.join(parts)})"
+    name = em.assign(
+        f"multiply_matrices(F, {static(operation)}, {', '.join(texts)}, {tuple(counts)}, {extra})"
+    )
+    bind_rows(em, items_of(d), name)
+
+
+@runtime
+def multiply_matrices(
+    F: "Fragment", operation: MmaSync, a: Any, b: Any, c: Any, counts: tuple[int, int, int],
+    scales: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    """mma.sync: the registers of D (n, 32)."""
+    image = F.machine.image
+    options: dict[str, Any] = {}
+    if scales:
+        (scale_a, *select_a), (scale_b, *select_b) = scales
+        blocks = operation.blocks
+        options["scale_a"] = gather_scales(scale_a[None], *select_a, blocks, True)
+        options["scale_b"] = gather_scales(scale_b[None], *select_b, blocks, False)
+    return execute_mma_sync(
+        operation, np.broadcast_to(a, (counts[0], 32)), np.broadcast_to(b, (counts[1], 32)),
+        np.broadcast_to(c, (counts[2], 32)), exact=F.machine.options.exact,
+        native_fp8=image.native_fp8, **options,
+    )  # fmt: skip

@@ -189,21 +189,3 @@ def reduced(operation: str, values: Any, active: int, absolute: bool, nan: bool)
         return int(np.asarray(found).view(U4))
     function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[operation]
     return int(function.reduce(chosen.astype(U4)))
-
-
-@lowers("movmatrix")
-def transpose_matrix(instruction: Instruction) -> list[Micro]:
-    """movmatrix: one 8x8 matrix of 16-bit elements transposed in registers."""
-    return [Effect(instruction, _transpose_matrix, joins=True)]
-
-
-def _transpose_matrix(em: Emitter, instruction: Instruction) -> None:
-    data = em.read_lanes(instruction.operands[1], "b32")
-    em.write(instruction.operands[0], "b32", "V", f"transposed({data})")
-
-
-@runtime
-def transposed(values: Any) -> Any:
-    """Thread t holds row t // 4, columns 2 (t % 4) and the next."""
-    matrix = np.ascontiguousarray(values).view(np.uint16).reshape(8, 8)
-    return np.ascontiguousarray(matrix.T).view(U4).ravel()

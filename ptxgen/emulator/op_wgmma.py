@@ -2,7 +2,7 @@
 
 from ptxgen.emulator.emitter import UNDEFINED, Emitter, Slab, Value
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
-from ptxgen.emulator.op_bulk import static
+from ptxgen.emulator.runtime import static
 from ptxgen.emulator.wgmma import parse_wgmma
 from ptxgen.ptx.module import Immediate, Instruction, Register, Vector
 
@@ -63,7 +63,7 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
     inputs = "None" if scale_code == "False" else _inputs(em, d)
     name = em.name()
     em.line(
-        f"{name} = issue_wgmma(F, {static(em, operation)}, {a_code}, {b_code}, {scale_code}, "
+        f"{name} = issue_wgmma(F, {static(operation)}, {a_code}, {b_code}, {scale_code}, "
         f"{inputs}, {instruction.line})"
     )
     slab = Slab({"u": f"{name}.array"}, holder=name)

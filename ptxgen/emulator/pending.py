@@ -65,7 +65,7 @@ class Pending:
         return self.warps or (self.warp,)
 
 
-GROUP_WAITS = ("bulk", "cp_async", "wgmma")
+GROUP_WAITS = ("bulk", "cp_async", "wgmma", "tcgen05")
 """Kinds of waits that end when operations in flight are done."""
 
 

@@ -27,3 +27,15 @@ def runtime(function: _F) -> _F:
     """Make a function known to generated code under its own name."""
     RUNTIME[function.__name__] = function
     return function
+
+
+_static: dict[Any, str] = {}
+
+
+def static(value: Any) -> str:
+    """A name under which generated code finds a (hashable) object that the PTX text fixes."""
+    name = _static.get(value)
+    if name is None:
+        name = _static[value] = f"K{len(_static)}"
+        RUNTIME[name] = value
+    return name

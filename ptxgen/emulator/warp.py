@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.emulator.fragment import Fragment
 from ptxgen.emulator.memory import LocalMemory
-from ptxgen.emulator.pending import ThreadGroups
+from ptxgen.emulator.pending import Pending, ThreadGroups
 
 if TYPE_CHECKING:
     from ptxgen.emulator.cta import Cta
@@ -40,6 +40,10 @@ class Warp:
         self.local: LocalMemory | None = None
         self.groups: dict[str, ThreadGroups] = {}
         """Bulk and cp.async groups of its threads."""
+        self.tmem_stores: list[Pending] = []
+        """tcgen05.st that may not be done."""
+        self.tensor_streams: dict[int, list[Pending]] = {}
+        """Per lane, its mma, cp, shift and commit that may not be done."""
         self.wgmma: WgmmaQueue
         """Set by its warpgroup."""
         self.registers = 0
