@@ -43,10 +43,14 @@ EPILOGUE_FIXED_CLOCKS = 800
 """Draining wgmma, barriers and the first store of a tile."""
 EPILOGUE_BYTES_PER_CLOCK = 48
 """Conversion and staging of D, per SM."""
+OVERLAPPED_EPILOGUE = 0.35
+"""What remains of it where D is stored during the next tile's main loop."""
 CLUSTER_CLOCKS_PER_K_TILE = 16
 """What one k-tile loses by waiting for the peer CTA."""
 EXPOSED_PROMOTION = {1: 1.0, 2: 0.45}
 """Share of the promotion that no other warpgroup's wgmma hides, by warpgroups."""
+OVERLAPPED_PROMOTION = 0.15
+"""The same where two accumulator sets take turns."""
 MMA_M = 64
 
 
@@ -156,10 +160,13 @@ def _tile(problem: Gemm, config: Any, gpu: GpuModel, split_k: int) -> _Tile:
     if config.accumulate == "promoted":
         additions = config.tile_m * config.tile_n * ceil(k / PROMOTION_K)
         exposed = EXPOSED_PROMOTION.get(config.warpgroups, 0.45)
+        if getattr(config, "overlaps_promotion", False):
+            exposed = OVERLAPPED_PROMOTION
         compute_s += exposed * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
     d_bytes = config.tile_m * config.tile_n * dtype(problem.d).bytes
-    if not getattr(config, "overlaps_epilogue", False):
-        compute_s += (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
+    epilogue_s = (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
+    overlapped = getattr(config, "store", "") == "deferred"
+    compute_s += epilogue_s * (OVERLAPPED_EPILOGUE if overlapped else 1.0)
     return _Tile(
         compute_s,
         config.tile_m * row_bytes / config.cluster_n,

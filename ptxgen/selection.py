@@ -15,7 +15,7 @@ from ptxgen.cost_model import Cost, estimate
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
-from ptxgen.kernels import kernel_for
+from ptxgen.kernels import kernel_for, target_fields
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import (
     Environment,
@@ -28,6 +28,8 @@ from ptxgen.tuning_table import (
 DEFAULT_GPU = "H200"
 BATCH_INVARIANT_M = 256
 """The m for which a batch-invariant config is chosen, whatever m is."""
+OVERLAPPING_STORES = ("tma", "deferred")
+"""Ways of storing D that serve the same problems."""
 ROWS_TRIED = 8
 """Rows of a table whose kernel text is compared; the fastest usable one is taken if none fits."""
 
@@ -167,7 +169,8 @@ def explain(
 
 
 def neighbours(config: Any, legal: list[Any]) -> list[Any]:
-    """Legal configs one step away: one choice other, or tile_n up to 32 narrower or wider."""
+    """Legal configs one step away: one choice other, tile_n up to 32 narrower or wider, or other
+    stages or another way to store D."""
     found = []
     for other in legal:
         if other.swizzle_bytes != config.swizzle_bytes:
@@ -182,9 +185,17 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
         near = abs(other.tile_n - config.tile_n)
         if len(steps) + bool(near) == 1 and near <= 32:
             found.append(other)
-    for stages in (config.stages - 1, config.stages - 2):
-        if stages >= 2:
-            found.append(replace(config, stages=stages))
+    changes: list[dict[str, Any]] = [{"stages": config.stages + d} for d in (-2, -1, 1, 2, 4)]
+    if getattr(config, "store", None) in OVERLAPPING_STORES:
+        changes += [{"store": s} for s in OVERLAPPING_STORES if s != config.store]
+    for change in changes:
+        other = replace(config, **change)
+        try:
+            other.check()
+        except ConfigError:
+            continue
+        if other not in found:
+            found.append(other)
     return found
 
 
@@ -268,7 +279,7 @@ def _config(module: ModuleType, problem: Gemm, row: Row) -> Any:
 def _rank(problem: Gemm, gpu: GpuModel) -> tuple[list[Ranked], list[Refused]]:
     module = kernel_for(problem, gpu.arch)
     ranked, refused = [], []
-    for config, reason in module.configs(problem):
+    for config, reason in module.configs(problem, **target_fields(module, gpu.arch)):
         if reason is None:
             ranked.append(Ranked(config, estimate(problem, config, gpu)))
         else:

@@ -23,6 +23,11 @@ from ptxgen.kernels import kernel_for
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import Environment, Row, TuningTable, config_json, new_row
 
+REPRODUCED = (
+    "m", "n", "k", "a", "b", "d", "layout", "scale", "accumulate", "a_stride", "b_stride",
+    "d_stride", "alpha",
+)  # fmt: skip
+"""Fields of a problem that are options of the command line."""
 LOCK_TIMEOUT_S = 3600.0
 """How long to wait for another process that measures on the same GPU."""
 
@@ -166,8 +171,9 @@ def reproduction_line(problem: Gemm, config: Any) -> str:
     """The shell command that measures `config` on `problem`."""
     words = ["ptxgen", "bench", "gemm"]
     defaults = {f.name: f.default for f in fields(Gemm)}
-    for name, value in asdict(problem).items():
-        if name in ("m", "n", "k") or (value != defaults[name] and not name.endswith("alignment")):
+    for name in REPRODUCED:
+        value = getattr(problem, name)
+        if name in ("m", "n", "k") or value != defaults[name]:
             words += [f"--{name.replace('_', '-')}", str(value)]
     if config is not None:
         static = {f.name for f in fields(Gemm)}
@@ -238,7 +244,10 @@ class _Work:
                     counts["failed"] += row.seconds is None
                     self._tell(problem, config, row, False, progress)
 
-        try_all(legal[: self.effort.top], self.effort.rounds)
+        for first in range(0, len(legal), self.effort.top):  # further down only if all have failed
+            if _fastest(seen) or counts["left_out"]:
+                break
+            try_all(legal[first : first + self.effort.top], self.effort.rounds)
         for _ in range(self.effort.neighbour_rounds):
             try_all(selection.neighbours(_fastest(seen)[0], legal) if _fastest(seen) else [],
                     self.effort.rounds)  # fmt: skip

@@ -66,13 +66,13 @@ def make_host_operands(problem: Gemm, seed: int = 0) -> HostOperands:
         views.append(storage[operand][:, :columns])
     rng = np.random.default_rng(seed + 2)
     scales: list[Array | None] = []
-    lengths = {"scale_a": problem.scale_a_length, "scale_b": problem.scale_b_length}
-    for source, (name, length) in zip(pools, lengths.items(), strict=True):
+    shapes = {"scale_a": problem.scale_a_shape, "scale_b": problem.scale_b_shape}
+    for source, (name, shape) in zip(pools, shapes.items(), strict=True):
         if problem.scale == "none":
             scales.append(None)
             continue
         varied = problem.scale != "tensor"
-        factors = np.exp2(rng.uniform(-1, 1, length)) if varied else np.ones(length)
+        factors = np.exp2(rng.uniform(-1, 1, shape)) if varied else np.ones(shape)
         storage[name] = (source.scale * factors).astype(np.float32)
         scales.append(storage[name])
     return HostOperands(
