@@ -1,0 +1,205 @@
+"""How an epilogue warp takes its part of an accumulator from tensor memory to D, chunk by chunk.
+
+A chunk is what one staging buffer holds: 128 bytes of each row of the warp. It is loaded by
+tcgen05.ld.16x256b, whose fragment is that of wgmma: lane l holds rows l / 4 and l / 4 + 8 and two
+adjacent columns of each group of 8.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ptxgen.layout import DBox, DStaging
+from ptxgen.tmem import LANE_SHIFT, LOAD_LANES, AccumulatorLayout
+
+GROUP_COLUMNS = 8
+"""Columns of D of one group of a fragment; it takes 4 registers."""
+GROUP_REGISTERS = 4
+MAX_REPEAT = 32
+"""Groups that one tcgen05.ld.16x256b can load."""
+GLOBAL_GROUPS = 8
+"""Groups of one chunk where D is stored without staging."""
+
+
+@dataclass(frozen=True)
+class TmemLoad:
+    """One tcgen05.ld of a chunk."""
+
+    repeat: int
+    """Groups that it loads: a power of two."""
+    registers: str
+    """Its registers, as a PTX vector."""
+    offset: int
+    """What to add to the address of the warp's part of the accumulator."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Eight columns of a chunk in one half: this lane's four values, and where each belongs."""
+
+    column: int
+    """First column, from the warp's first."""
+    held: tuple[str, ...]
+    """Row l / 4: two columns; row l / 4 + 8: the same two."""
+    packed: tuple[str, str]
+    """Where the pairs go when D is a 16-bit format."""
+    placed: tuple[dict[str, str], ...]
+    """For each value its register, and the registers that name its column and row."""
+
+
+@dataclass(frozen=True)
+class GroupStore:
+    """One stmatrix, or pair of st.shared, into the staging buffer."""
+
+    groups: tuple[Group, ...]
+    offset: int
+    """Bytes from the start of the buffer, added to the lane's address."""
+    second_offset: int
+    """The same for the lane's second row."""
+    chunk_xor: int
+    num_matrices: int
+
+
+@dataclass(frozen=True)
+class Half:
+    """The part of a chunk in 16 lanes."""
+
+    row: int
+    """First row, from the warp's first."""
+    stores: tuple[GroupStore, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One chunk of a warp's part of D."""
+
+    columns: str
+    """First and last column, for the reader."""
+    loads: tuple[TmemLoad, ...]
+    conversions: tuple[dict[str, str], ...]
+    """From integer accumulators to floats: registers `to` and `source`."""
+    halves: tuple[Half, ...]
+    boxes: tuple[DBox, ...]
+    is_last: bool
+
+
+def chunks(
+    layout: AccumulatorLayout, staging: DStaging | None, integer: bool
+) -> tuple[Chunk, ...]:
+    """All chunks of one warp, left to right.
+
+    staging: how D goes through shared memory, or None where it is stored element by element.
+    integer: whether accumulators are integers that become floats, which takes a second register.
+    """
+    num_groups = layout.columns // GROUP_COLUMNS
+    if staging is None:
+        parts: list[tuple[Any, ...]] = [
+            ((), ()) for _ in range(0, num_groups, GLOBAL_GROUPS)
+        ]
+        spans = [
+            range(first, min(first + GLOBAL_GROUPS, num_groups))
+            for first in range(0, num_groups, GLOBAL_GROUPS)
+        ]
+    else:
+        parts = [(chunk.stores, chunk.boxes) for chunk in staging.chunks]
+        spans = [range(s[0].groups[0], s[-1].groups[-1] + 1) for s, _ in parts]
+    return tuple(
+        _chunk(layout, staging, integer, span, stores, boxes, span.stop == num_groups)
+        for span, (stores, boxes) in zip(spans, parts, strict=True)
+    )
+
+
+def chunk_registers(layout: AccumulatorLayout, staging: DStaging | None) -> int:
+    """Registers of the widest chunk."""
+    widest = max(
+        sum(load.repeat for load in chunk.loads) for chunk in chunks(layout, staging, False)
+    )
+    return GROUP_REGISTERS * widest
+
+
+def _chunk(
+    layout: AccumulatorLayout,
+    staging: DStaging | None,
+    integer: bool,
+    span: range,
+    stores: tuple[Any, ...],
+    boxes: tuple[DBox, ...],
+    is_last: bool,
+) -> Chunk:
+    loads, halves = [], []
+    for half in range(layout.halves):
+        first_register = half * len(span) * GROUP_REGISTERS
+        for group, repeat in _powers_of_two(span):
+            first = first_register + (group - span.start) * GROUP_REGISTERS
+            loads.append(
+                TmemLoad(
+                    repeat,
+                    _vector("%raw" if integer else "%acc", first, GROUP_REGISTERS * repeat),
+                    (half * LOAD_LANES << LANE_SHIFT) + GROUP_COLUMNS * group,
+                )
+            )
+        held = {
+            g: tuple(
+                f"%acc{first_register + (g - span.start) * GROUP_REGISTERS + i}"
+                for i in range(GROUP_REGISTERS)
+            )
+            for g in span
+        }
+        halves.append(Half(half * LOAD_LANES, _stores(staging, stores, held, half)))
+    count = layout.halves * len(span) * GROUP_REGISTERS
+    return Chunk(
+        f"{GROUP_COLUMNS * span.start}..{GROUP_COLUMNS * span.stop - 1}",
+        tuple(loads),
+        tuple({"to": f"%acc{i}", "source": f"%raw{i}"} for i in range(count if integer else 0)),
+        tuple(halves),
+        boxes,
+        is_last,
+    )
+
+
+def _stores(
+    staging: DStaging | None, stores: tuple[Any, ...], held: dict[int, tuple[str, ...]], half: int
+) -> tuple[GroupStore, ...]:
+    if staging is None:
+        return tuple(GroupStore((_group(g, held[g], 0),), 0, 0, 0, 0) for g in held)
+    half_bytes = half * LOAD_LANES * staging.box_bytes
+    return tuple(
+        GroupStore(
+            tuple(_group(g, held[g], i) for i, g in enumerate(store.groups)),
+            store.box_offset + half_bytes,
+            store.second_offset + half_bytes,
+            store.chunk_xor,
+            store.num_matrices,
+        )
+        for store in stores
+    )
+
+
+def _group(index: int, held: tuple[str, ...], place: int) -> Group:
+    rows = (("%row_inside", "%row_pointer"), ("%second_row_inside", "%second_row_pointer"))
+    columns = ("%column", "%second_column")
+    placed = tuple(
+        {
+            "register": held[2 * r + c],
+            "column": columns[c],
+            "row_inside": rows[r][0],
+            "row_pointer": rows[r][1],
+        }
+        for r in range(2)
+        for c in range(2)
+    )
+    packed = (f"%pack{2 * place}", f"%pack{2 * place + 1}")
+    return Group(GROUP_COLUMNS * index, held, packed, placed)
+
+
+def _powers_of_two(span: range) -> list[tuple[int, int]]:
+    """(first, count) of runs that cover `span`, each count a power of two."""
+    runs, first = [], span.start
+    while first < span.stop:
+        count = min(MAX_REPEAT, 1 << ((span.stop - first).bit_length() - 1))
+        runs.append((first, count))
+        first += count
+    return runs
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
