@@ -482,6 +482,8 @@ def _launch(problem: Gemm, config: Config) -> Launch:
     params = []
     for operand in ("a", "b", "d"):
         stride_bytes = problem.stride(operand) * dtype(getattr(problem, operand)).bytes
+        if getattr(problem, f"{operand}_shape")[0] <= 1:
+            stride_bytes = 0  # a single row has none that its copies must be aligned to
         params.append(Param(f"{operand}_pointer", "pointer", operand))
         params.append(Param(f"{operand}_stride_bytes", "u64", stride_bytes))
     buffers = [
