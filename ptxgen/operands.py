@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import ArgumentError
-from ptxgen.problem import FP8, Gemm
-from ptxgen.quantize import cast, numpy_dtype, quantize_rows, quantize_tensor
+from ptxgen.problem import BLOCK_SCALES, FP8, SCALE_BLOCK, Gemm
+from ptxgen.quantize import cast, numpy_dtype, quantize_blocks, quantize_rows, quantize_tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,8 @@ class Operands:
     """Stored shape of A, row stride as the problem says."""
     b: Array
     scale_a: Array | None
-    """float32 vector, or None without scales."""
+    """float32 of the shape that the problem says, or None without scales. A matrix of block scales
+    is a view with the problem's strides."""
     scale_b: Array | None
 
 
@@ -48,8 +49,12 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
     if kind == "positive":
         values = [np.abs(v) for v in values]
     stored, scales = [], []
-    for name, x in zip((problem.a, problem.b), values, strict=True):
-        if problem.scale == "tensor":
+    for operand, x in zip(("a", "b"), values, strict=True):
+        name = getattr(problem, operand)
+        if problem.scale in BLOCK_SCALES:
+            wide = problem.scale == "block" and operand == "b"
+            q, scale = quantize_blocks(x, name, SCALE_BLOCK if wide else 1)
+        elif problem.scale == "tensor":
             q, scale = quantize_tensor(x, name)
         elif problem.scale == "rowcol":
             q, scale = quantize_rows(x, name)
@@ -69,8 +74,8 @@ def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:
         # More k than unit products may be summed: zero all but the first and last of them.
         a[:, limit // 2 : problem.k - limit // 2 + 1] = 0
     scales = [
-        np.exp2(rng.integers(-1, 2, length)).astype(np.float32) if problem.scale != "none" else None
-        for length in (problem.scale_a_length, problem.scale_b_length)
+        np.exp2(rng.integers(-1, 2, shape)).astype(np.float32) if problem.scale != "none" else None
+        for shape in (problem.scale_a_shape, problem.scale_b_shape)
     ]
     return _place(
         problem,
@@ -87,9 +92,25 @@ def _place(
     """Put [M,K] and [N,K] values into their stored layouts and strides."""
     a = a if problem.layout[0] == "n" else a.T
     b = b if problem.layout[1] == "t" else b.T
+    if problem.scale in BLOCK_SCALES and scale_a is not None and scale_b is not None:
+        scale_a = _with_strides(scale_a, problem.scale_a_strides)
+        scale_b = _with_strides(scale_b, problem.scale_b_strides)
     return Operands(
         _strided(a, problem.stride("a")), _strided(b, problem.stride("b")), scale_a, scale_b
     )
+
+
+def _with_strides(x: Array, strides: tuple[int, int]) -> Array:
+    """A view of poisoned storage that holds x with the given strides, in elements."""
+    if 0 in x.shape:
+        return x
+    length = sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True)) + 1
+    storage = poisoned((length,), x.dtype)
+    view = np.lib.stride_tricks.as_strided(
+        storage, x.shape, tuple(s * x.dtype.itemsize for s in strides)
+    )
+    view[...] = x
+    return view
 
 
 def _strided(x: Array, stride: int) -> Array:

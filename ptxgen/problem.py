@@ -10,7 +10,10 @@ from ptxgen.errors import ProblemError
 
 LAYOUTS = ("nt", "nn", "tn", "tt")
 """First letter: A is stored [M,K] (n) or [K,M] (t); second: B is stored [K,N] (n) or [N,K] (t)."""
-SCALES = ("none", "tensor", "rowcol")
+BLOCK_SCALES = ("block", "group")
+SCALES = ("none", "tensor", "rowcol", *BLOCK_SCALES)
+SCALE_BLOCK = 128
+"""Elements along K (and, for `block`, along N) that share one scale."""
 ACCUMULATES = ("fast", "promoted")
 FP8 = ("e4m3", "e5m2")
 NARROW_FLOATS = (*FP8, "e2m3", "e3m2", "e2m1")
@@ -27,7 +30,9 @@ class Gemm:
     """D[M,N] = alpha * scale_a * scale_b * A[M,K] @ B[N,K]^T.
 
     Scales: none; tensor (scale_a and scale_b are one float32 each); rowcol (scale_a has one float32
-    per row of A, scale_b one per column of D). They are device vectors.
+    per row of A, scale_b one per column of D); block (scale_a one per row and 128 of K, scale_b one
+    per 128 columns and 128 of K); group (both one per row or column and 128 of K). They are device
+    arrays: vectors, or, for block and group, matrices [rows, ceil(K / 128)] with any two strides.
     """
 
     m: int
@@ -53,6 +58,10 @@ class Gemm:
     b_alignment: int = 256
     d_alignment: int = 256
     alpha: float = 1.0
+    scale_a_strides: tuple[int, int] = (0, 0)
+    """block and group: elements of scale_a from one row to the next, and from one block of K to the
+    next. (0, 0) = dense rows. Likewise scale_b_strides."""
+    scale_b_strides: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         """Check the problem alone, for any kernel.
@@ -78,6 +87,9 @@ class Gemm:
                     f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
                 )
         self._check_dtypes()
+        for name in ("scale_a", "scale_b"):
+            if getattr(self, f"{name}_strides") == (0, 0):
+                object.__setattr__(self, f"{name}_strides", (self.k_blocks, 1))
         for name, columns in (("a", self.a_shape[1]), ("b", self.b_shape[1]), ("d", self.n)):
             stride = getattr(self, f"{name}_stride")
             if stride and stride < columns:
@@ -130,14 +142,40 @@ class Gemm:
         return dtype(getattr(self, operand)).packed_bytes(elements)
 
     @property
+    def k_blocks(self) -> int:
+        """Blocks of 128 along K."""
+        return -(-self.k // SCALE_BLOCK)
+
+    @property
+    def scale_a_shape(self) -> tuple[int, ...]:
+        """Shape of scale_a (float32)."""
+        return self._scale_shape(self.m, 1)
+
+    @property
+    def scale_b_shape(self) -> tuple[int, ...]:
+        """Shape of scale_b (float32)."""
+        return self._scale_shape(self.n, SCALE_BLOCK if self.scale == "block" else 1)
+
+    def _scale_shape(self, rows: int, rows_per_scale: int) -> tuple[int, ...]:
+        if self.scale in BLOCK_SCALES:
+            return (-(-rows // rows_per_scale), self.k_blocks)
+        return ({"none": 0, "tensor": 1, "rowcol": rows}[self.scale],)
+
+    @property
     def scale_a_length(self) -> int:
-        """Elements of the scale_a vector (float32)."""
-        return {"none": 0, "tensor": 1, "rowcol": self.m}[self.scale]
+        """Float32 elements from the first to past the last of scale_a."""
+        return self._scale_length(self.scale_a_shape, self.scale_a_strides)
 
     @property
     def scale_b_length(self) -> int:
-        """Elements of the scale_b vector (float32)."""
-        return {"none": 0, "tensor": 1, "rowcol": self.n}[self.scale]
+        """Float32 elements from the first to past the last of scale_b."""
+        return self._scale_length(self.scale_b_shape, self.scale_b_strides)
+
+    @staticmethod
+    def _scale_length(shape: tuple[int, ...], strides: tuple[int, int]) -> int:
+        if len(shape) == 1 or 0 in shape:
+            return shape[0] if len(shape) == 1 else 0
+        return sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
 
     @property
     def flop(self) -> int:
@@ -163,14 +201,29 @@ class Gemm:
         """
         a64 = np.asarray(a).astype(np.float64)
         b64 = np.asarray(b).astype(np.float64)
-        product = (a64 if self.layout[0] == "n" else a64.T) @ (
-            b64.T if self.layout[1] == "t" else b64
-        )
-        result = product * self.alpha
+        a64 = a64 if self.layout[0] == "n" else a64.T
+        b64 = b64 if self.layout[1] == "t" else b64.T
+        if self.scale in BLOCK_SCALES:
+            return self._block_reference(a64, b64, np.asarray(scale_a), np.asarray(scale_b))
+        result = a64 @ b64.T * self.alpha
         if self.scale == "tensor":
-            result = result * float(np.asarray(scale_a).reshape(())) * float(np.asarray(scale_b).reshape(()))
+            factors = [float(np.asarray(s).reshape(())) for s in (scale_a, scale_b)]
+            result = result * factors[0] * factors[1]
         if self.scale == "rowcol":
             rows = np.asarray(scale_a).astype(np.float64).reshape(-1, 1)
             columns = np.asarray(scale_b).astype(np.float64).reshape(1, -1)
             result = result * rows * columns
         return np.asarray(result)
+
+    def _block_reference(
+        self, a64: Any, b64: Any, scale_a: Any, scale_b: Any
+    ) -> "np.ndarray[Any, Any]":
+        """The same for block scales: a64 [M,K], b64 [N,K], one product per block of K."""
+        result = np.zeros((self.m, self.n))
+        columns_per_scale = SCALE_BLOCK if self.scale == "block" else 1
+        for block in range(self.k_blocks):
+            part = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
+            columns = np.repeat(scale_b[:, block].astype(np.float64), columns_per_scale)[: self.n]
+            rows = scale_a[:, block].astype(np.float64)
+            result += a64[:, part] @ b64[:, part].T * rows[:, None] * columns[None, :]
+        return result * self.alpha

@@ -52,6 +52,30 @@ def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
     return cast(np.asarray(x, np.float64) / scale[:, None], name), scale.astype(np.float32)
 
 
+def quantize_blocks(
+    x: Array, name: str, rows_per_scale: int = 1, k_per_scale: int = 128
+) -> tuple[Array, Array]:
+    """x of shape [rows, k] -> (q of dtype `name`, float32 scales, one per block).
+
+    Scales have shape [ceil(rows / rows_per_scale), ceil(k / k_per_scale)]: 1 x 128 blocks for
+    activations, 128 x 128 for weights. A zero block gets scale 1.
+
+    Raises: ArgumentError if x holds NaN or infinity.
+    """
+    rows, k = x.shape
+    missing = (-rows % rows_per_scale, -k % k_per_scale)
+    padded = np.pad(np.abs(x), ((0, missing[0]), (0, missing[1])))
+    blocks = padded.reshape(
+        padded.shape[0] // rows_per_scale,
+        rows_per_scale,
+        padded.shape[1] // k_per_scale,
+        k_per_scale,
+    )
+    scale = _scale(blocks.max(axis=(1, 3), initial=0.0), name)
+    full = scale.repeat(rows_per_scale, 0).repeat(k_per_scale, 1)[:rows, :k]
+    return cast(np.asarray(x, np.float64) / full, name), scale.astype(np.float32)
+
+
 def _scale(amax: Any, name: str) -> Array:
     """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
     if not np.all(np.isfinite(amax)):

@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.numerics import FusedModel, fused_dot, fused_model
 from ptxgen.operands import Operands
-from ptxgen.problem import FP8, PROMOTION_K, Gemm
+from ptxgen.problem import BLOCK_SCALES, FP8, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +58,9 @@ class Verdict:
             "allowed RMS error"
         )
         if self.exact_elements:
-            text += f"; {self.exact_mismatches} of {self.exact_elements} differ from the exact model"
+            text += (
+                f"; {self.exact_mismatches} of {self.exact_elements} differ from the exact model"
+            )
         return text
 
 
@@ -69,7 +71,7 @@ def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | N
     """
     alpha = np.float32(problem.alpha)
     with np.errstate(over="ignore", invalid="ignore"):
-        if problem.scale == "none":
+        if problem.scale == "none" or problem.scale in BLOCK_SCALES:
             scaled = sums * alpha
         else:
             assert scale_a is not None and scale_b is not None
@@ -97,12 +99,43 @@ def exact_result(
     else:
         for k in range(0, problem.k, PROMOTION_K):
             part = np.zeros_like(sums)
-            part = _chain(problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, model)
-            sums = sums + part
+            part = _chain(
+                problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, model
+            )
+            if problem.scale in BLOCK_SCALES:
+                scales = _block_scales(problem, operands, k // SCALE_BLOCK, rows, columns)
+                sums = fused_multiply_add(part, scales[0][:, None] * scales[1][None, :], sums)
+            else:
+                sums = sums + part
     scale_a, scale_b = operands.scale_a, operands.scale_b
     if problem.scale == "rowcol" and scale_a is not None and scale_b is not None:
         scale_a, scale_b = scale_a[rows], scale_b[columns]
     return finish(problem, sums, scale_a, scale_b)
+
+
+def _block_scales(
+    problem: Gemm, operands: Operands, block: int, rows: Array, columns: Array
+) -> tuple[Array, Array]:
+    """Float32 scales of one block of K, for the given rows and columns of D."""
+    assert operands.scale_a is not None and operands.scale_b is not None
+    of_columns = columns // SCALE_BLOCK if problem.scale == "block" else columns
+    return operands.scale_a[rows, block], operands.scale_b[of_columns, block]
+
+
+def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in float32 with one rounding.
+
+    The product is exact in float64; the sum's rounding error decides ties by rounding to odd.
+    """
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total = product + addend
+    rest = total - product
+    error = (product - (total - rest)) + (addend - rest)
+    bits = total.view(np.int64)
+    toward = np.where((error > 0) == (total > 0), 1, -1)
+    odd = np.where((error != 0) & (bits % 2 == 0), bits + toward, bits).view(np.float64)
+    return np.asarray(np.where(np.isfinite(total), odd, total).astype(np.float32))
 
 
 def _chain(problem: Gemm, a: Array, b: Array, c: Array, model: FusedModel) -> Array:
@@ -172,11 +205,7 @@ def verify(
     if problem.m * problem.n * max(problem.k, 1) > MAX_CHECKED_MACS:
         checked = rows
     a, b = (x.astype(np.float64) for x in _row_major(problem, operands))
-    factor = _scales(problem, operands)
-    reference = (a[checked] @ b.T) * factor[checked if factor.shape[0] > 1 else slice(None)]
-    magnitude = (np.abs(a[checked]) @ np.abs(b).T) * np.abs(
-        factor[checked if factor.shape[0] > 1 else slice(None)]
-    )
+    reference, magnitude = _reference(problem, operands, a[checked], b, checked)
     model = exact_result(problem, operands, rows, columns, unit)
     crossing = np.ix_(np.searchsorted(checked, rows), columns)
     worst_case = error_bound(problem, magnitude[crossing], reference[crossing])
@@ -207,17 +236,27 @@ def verify(
     )
 
 
-def _scales(problem: Gemm, operands: Operands) -> Array:
-    """alpha and scales as float64 of shape [M or 1, N or 1]."""
+def _reference(
+    problem: Gemm, operands: Operands, a: Array, b: Array, rows: Array
+) -> tuple[Array, Array]:
+    """D of `rows` in float64, and the same with all magnitudes. a: those rows [rows,K]; b: [N,K]."""
+    columns = np.arange(problem.n)
+    if problem.scale in BLOCK_SCALES:
+        result, magnitude = np.zeros((2, len(rows), problem.n))
+        for block in range(problem.k_blocks):
+            part = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
+            of_rows, of_columns = _block_scales(problem, operands, block, rows, columns)
+            factor = of_rows.astype(np.float64)[:, None] * of_columns.astype(np.float64)[None, :]
+            result += (a[:, part] @ b[:, part].T) * factor
+            magnitude += (np.abs(a[:, part]) @ np.abs(b[:, part]).T) * np.abs(factor)
+        return result * problem.alpha, magnitude * abs(problem.alpha)
     factor = np.full((1, 1), problem.alpha, np.float64)
     if problem.scale != "none":
         assert operands.scale_a is not None and operands.scale_b is not None
-        factor = (
-            factor
-            * operands.scale_a.astype(np.float64)[:, None]
-            * operands.scale_b.astype(np.float64)[None, :]
-        )
-    return factor
+        of_rows = operands.scale_a.astype(np.float64)
+        of_rows = of_rows[rows] if problem.scale == "rowcol" else of_rows
+        factor = factor * of_rows[:, None] * operands.scale_b.astype(np.float64)[None, :]
+    return (a @ b.T) * factor, (np.abs(a) @ np.abs(b).T) * np.abs(factor)
 
 
 def _sample(extent: int, tile: int, rng: np.random.Generator) -> Array:

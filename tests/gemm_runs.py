@@ -55,8 +55,8 @@ def run_gemm(device: Device, problem: Gemm, config: Config | None, operands: Ope
 
 def _storage(x: Any) -> Any:
     """The bytes under a view whose gaps belong to it, from its first element on."""
-    base = x if x.flags.c_contiguous else x.base
-    while base.base is not None and not base.flags.c_contiguous:
+    base = x
+    while isinstance(base.base, np.ndarray) and not base.flags.c_contiguous:
         base = base.base
     return np.ascontiguousarray(base).reshape(-1).view(np.uint8)
 
@@ -65,9 +65,7 @@ def _split(problem: Gemm, whole: Any) -> tuple[Any, Any]:
     """D out of the bytes of its allocation, and the bytes that are not D."""
     kind = numpy_dtype(problem.d)
     row_bytes, stride = problem.n * kind.itemsize, problem.stride("d") * kind.itemsize
-    places = (
-        GUARD_BYTES + stride * np.arange(problem.m)[:, None] + np.arange(row_bytes)[None, :]
-    )
+    places = GUARD_BYTES + stride * np.arange(problem.m)[:, None] + np.arange(row_bytes)[None, :]
     inside = np.zeros(whole.shape, bool)
     inside[places] = True
     return whole[places].view(kind).reshape(problem.m, problem.n), whole[~inside]

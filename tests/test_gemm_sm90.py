@@ -32,7 +32,8 @@ def padded(problem_fields: dict[str, object], extra: int = 16) -> Gemm:
     """The problem with every leading stride `extra` elements (16-byte multiples) beyond its row."""
     dense = Gemm(**problem_fields)  # type: ignore[arg-type]
     up = {
-        f"{x}_stride": -(-getattr(dense, f"{x}_shape")[1] // 16) * 16 + extra for x in ("a", "b", "d")
+        f"{x}_stride": -(-getattr(dense, f"{x}_shape")[1] // 16) * 16 + extra
+        for x in ("a", "b", "d")
     }
     return Gemm(**{**problem_fields, **up})  # type: ignore[arg-type]
 
@@ -126,6 +127,26 @@ def test_gap_behind_a_row_is_never_read(device: Device, a: str, k: int) -> None:
     assert is_exact(device, Gemm(70, 72, k, a, a, a_stride=112, b_stride=112))
 
 
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("tile_n", [16, 64, 112, 128])
+@pytest.mark.parametrize("scale", ["block", "group"])
+def test_block_scales_are_exact(device: Device, scale: str, tile_n: int, major: str) -> None:
+    m, n, k = 131, 264, 3 * 128 + 48
+    rows_b = -(-n // 128) if scale == "block" else n
+    strides = {} if major == "k" else {
+        "scale_a_strides": (1, m + 5), "scale_b_strides": (1, rows_b + 1)
+    }  # fmt: skip
+    problem = Gemm(m, n, k, "e4m3", "e5m2", scale=scale, accumulate="promoted", **strides)
+    assert is_exact(device, problem, gemm_sm90.default_config(problem, tile_n=tile_n))
+
+
+@pytest.mark.parametrize("k_blocks", [1, 2, 3, 4, 5])
+def test_block_scales_are_exact_for_any_number_of_k_tiles(device: Device, k_blocks: int) -> None:
+    problem = Gemm(192, 72, 128 * k_blocks, "e4m3", "e4m3", scale="block", accumulate="promoted")
+    for tile in ({"tile_m": 192, "warpgroups": 1, "tile_n": 64}, {"stages": 1}, {"stages": 2}):
+        assert is_exact(device, problem, gemm_sm90.default_config(problem, **tile))
+
+
 @pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
 def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
     assert is_exact(device, Gemm(m, n, 64))
@@ -142,6 +163,15 @@ def test_d_that_tma_cannot_address_is_exact(device: Device, d: str) -> None:
 @pytest.mark.parametrize("a", ["e4m3", "bf16"])
 def test_random_data_lies_within_the_bounds(device: Device, a: str, accumulate: str) -> None:
     problem = Gemm(150, 88, 560, a, a, scale="rowcol", accumulate=accumulate)
+    operands = make_operands(problem, "random", seed=3)
+    run = run_gemm(device, problem, None, operands)
+    verdict = verify(problem, operands, run.d, exact=device.name != "emulator")
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("scale", ["block", "group"])
+def test_random_data_with_block_scales_lies_within_the_bounds(device: Device, scale: str) -> None:
+    problem = Gemm(150, 200, 560, "e4m3", "e4m3", scale=scale, accumulate="promoted")
     operands = make_operands(problem, "random", seed=3)
     run = run_gemm(device, problem, None, operands)
     verdict = verify(problem, operands, run.d, exact=device.name != "emulator")

@@ -56,7 +56,9 @@ def test_rendering_is_fast_once_templates_are_compiled() -> None:
     plan = gemm_sm90.plan(PROBLEM)
     render(plan)
     best = min(_seconds(plan) for _ in range(5))
-    assert best < 0.1, "20 ms are asked for on an idle machine; CI machines are allowed five times that"
+    assert best < 0.1, (
+        "20 ms are asked for on an idle machine; CI machines are allowed five times that"
+    )
 
 
 def _seconds(plan: object) -> float:

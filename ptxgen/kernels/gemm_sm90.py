@@ -22,25 +22,29 @@ from ptxgen.layout import (
     align_up,
 )
 from ptxgen.plans import Barrier, Plan
-from ptxgen.problem import FP8, PROMOTION_K, Gemm
+from ptxgen.problem import BLOCK_SCALES, FP8, PROMOTION_K, SCALE_BLOCK, Gemm
 
 NAME = "gemm_sm90"
 TARGET = "sm_90a"
 TARGETS = (TARGET,)
 VERSION = "8.0"
 WARPGROUP_THREADS = 128
+MOVER_LANES = 32
+"""Lanes of the warp that copies block scales; each arrives at the full barrier."""
 SWIZZLES = (0, 32, 64, 128)
 NUM_SMS = 132
 """Persistent CTAs when no device is given: the SMs of an H100 or H200."""
 PRODUCER_REGISTERS = 24
+MOVER_REGISTERS = 40
+"""Registers per thread of the producer warpgroup when one of its warps moves scales."""
 CONSUMER_REGISTERS = {1: 255, 2: 240}
 """Registers per consumer thread, by warpgroups. Two: 3 x 168 at entry = 24 + 240 + 240. One: the
 entry count already suffices, so setmaxnreg is left out."""
 OVERHEAD_REGISTERS = {1: 88, 2: 72}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_gemm_sm90_assembles.py)."""
-DEFERRED_REGISTERS = 24
-"""Registers that a deferred store needs less than the overhead, as it stores no scaled values."""
+SPARED_REGISTERS = 24
+"""Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
 MAX_STAGES = 32
 STORES = ("tma", "deferred", "global")
 RASTER_M_TILES = 8
@@ -104,9 +108,36 @@ class Config:
         return PROMOTION_K // self.tile_k if self.accumulate == "promoted" else 0
 
     @property
+    def overlaps_promotion(self) -> bool:
+        """Whether two accumulator sets take turns: k-tiles as long as a promotion, and a ring.
+
+        An odd number of blocks only: with two, ptxas 13.0 and 13.5 serialise the wgmma (C7514).
+        """
+        return self.promotion_tiles == 1 and self.stages > 1 and self.blocks_per_warpgroup % 2 == 1
+
+    @property
     def num_accumulators(self) -> int:
-        """Accumulator sets of 64 rows. Promoted after every k-tile, one set serves all blocks."""
-        return 1 if self.promotion_tiles == 1 else self.blocks_per_warpgroup
+        """Accumulator sets of 64 rows."""
+        return 2 if self.overlaps_promotion else self.blocks_per_warpgroup
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether scales belong to blocks of K, and come with each k-tile."""
+        return self.scale in BLOCK_SCALES
+
+    @property
+    def columns_per_scale(self) -> int:
+        """Columns of the tile that share one entry of scale_b in a stage."""
+        if self.scale == "group":
+            return 1
+        return self.tile_n if SCALE_BLOCK % self.tile_n == 0 else 8
+
+    @property
+    def scales_bytes(self) -> int:
+        """Shared memory of one stage's scales."""
+        if not self.block_scaled:
+            return 0
+        return align_up(4 * (self.tile_m + self.tile_n // self.columns_per_scale), 16)
 
     @property
     def a_tile(self) -> OperandTile:
@@ -141,7 +172,8 @@ class Config:
     @property
     def smem_bytes(self) -> int:
         """Dynamic shared memory of one CTA."""
-        return self.stages * self.stage_bytes + self.staging_bytes + 2 * 8 * self.stages
+        per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
+        return self.stages * per_stage + self.staging_bytes
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
@@ -183,16 +215,24 @@ class Config:
                     f"{tile.slices} CTAs of the cluster each load a part of whole 8-row groups; "
                     f"try {name}={align_up(tile.rows, 8 * tile.slices)}"
                 )
-        if self.store == "deferred" and (dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"):
+        if self.store == "deferred" and (
+            dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"
+        ):
             raise ConfigError(
                 f"store=deferred holds a rounded tile in registers during the next main loop: it "
                 f"needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, stages={self.stages}, "
                 f"accumulate={self.accumulate}; try store=tma"
             )
+        if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
+            raise ConfigError(
+                f"scale={self.scale} multiplies 128-K partial sums, so it needs "
+                f"accumulate=promoted and tile_k=128, got accumulate={self.accumulate} and "
+                f"tile_k={self.tile_k}; try an FP8 type with swizzle=128"
+            )
         self._check_registers()
         limit = arch(TARGET).smem_bytes
         if self.smem_bytes > limit:
-            per_stage = self.stage_bytes + 16
+            per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
             fit = (limit - self.staging_bytes) // per_stage
             hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
             raise ConfigError(
@@ -218,8 +258,8 @@ class Config:
         if self.accumulate == "promoted":
             sets += self.blocks_per_warpgroup
         needed = int(sets * self.registers_per_block) + OVERHEAD_REGISTERS[self.warpgroups]
-        if self.store == "deferred":
-            needed -= DEFERRED_REGISTERS
+        if self.store == "deferred" or self.overlaps_promotion:
+            needed -= SPARED_REGISTERS
         limit = CONSUMER_REGISTERS[self.warpgroups]
         if needed > limit:
             raise ConfigError(
@@ -297,7 +337,10 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     config = Config(**values)  # type: ignore[arg-type]
     if "stages" not in chosen:
         spare = arch(TARGET).smem_bytes - config.staging_bytes
-        config = replace(config, stages=max(1, min(8, spare // (config.stage_bytes + 16))))
+        config = replace(
+            config,
+            stages=max(1, min(8, spare // (config.stage_bytes + config.scales_bytes + 2 * 8))),
+        )
     config.check()
     return config
 
@@ -317,7 +360,9 @@ def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
                             swizzle_bytes=swizzle_bytes,
                         )  # fmt: skip
                         spare = arch(TARGET).smem_bytes - config.staging_bytes
-                        fit = max(1, min(8, spare // (config.stage_bytes + 16)))
+                        fit = max(
+                            1, min(8, spare // (config.stage_bytes + config.scales_bytes + 2 * 8))
+                        )
                         config = replace(config, stages=fit)
                         try:
                             config.check()
@@ -350,11 +395,19 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "scheduler": "scheduler_static",
             "producer": "producer_tma",
             "mainloop": (
-                "mainloop_promoted" if config.accumulate == "promoted"
+                "mainloop_overlapped" if config.overlaps_promotion
+                else "mainloop_promoted" if config.accumulate == "promoted"
                 else "mainloop_pipelined" if config.stages > 1
                 else "mainloop_drained"
             ),
-            "scale": f"scale_{config.scale}",
+            "promotion": (
+                "promotion_group" if config.scale == "group"
+                else "promotion_plain" if config.scale != "block"
+                else "promotion_block" if config.columns_per_scale == config.tile_n
+                else "promotion_blocks"
+            ),
+            "mover": "mover_scales",
+            "scale": "scale_none" if config.block_scaled else f"scale_{config.scale}",
             "epilogue": "epilogue_global" if config.store == "global" else "epilogue_tma",
         },
         fields=_fields(config),
@@ -421,6 +474,10 @@ def _smem_map(config: Config) -> tuple[SmemRegion, ...]:
                        f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup")
         )  # fmt: skip
         offset += config.staging_bytes
+    if config.block_scaled:
+        nbytes = config.scales_bytes * config.stages
+        regions.append(SmemRegion("scales", offset, nbytes, "block scales, A then B, per stage"))
+        offset += nbytes
     regions.append(SmemRegion("full", offset, 8 * config.stages, "mbarriers: stage filled"))
     offset += 8 * config.stages
     regions.append(SmemRegion("empty", offset, 8 * config.stages, "mbarriers: stage read"))
@@ -431,12 +488,16 @@ def _barriers(config: Config) -> tuple[Barrier, ...]:
     ctas = " of every CTA of the cluster" if config.cluster_ctas > 1 else ""
     return (
         Barrier(
-            "full", config.stages, 1, config.a_tile.nbytes + config.b_tile.nbytes,
-            "the producer, by arrive.expect_tx; TMA counts the bytes down", "all consumer threads",
+            "full", config.stages, 1 + (MOVER_LANES if config.block_scaled else 0),
+            config.a_tile.nbytes + config.b_tile.nbytes,
+            "the producer, by arrive.expect_tx; TMA counts the bytes down"
+            + ("; the mover's 32 lanes, when their copies land" if config.block_scaled else ""),
+            "all consumer threads",
         ),
         Barrier(
             "empty", config.stages, 4 * config.warpgroups * config.cluster_ctas, 0,
-            f"one lane of every consumer warp{ctas}", "the producer",
+            f"one lane of every consumer warp{ctas}",
+            "the producer and the mover" if config.block_scaled else "the producer",
         ),
     )  # fmt: skip
 
@@ -474,12 +535,14 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         )
     else:
         params.append(Param("d_pointer", "pointer", "d"))
-        params.append(
-            Param("d_stride_bytes", "u64", problem.stride("d") * dtype(problem.d).bytes)
-        )
+        params.append(Param("d_stride_bytes", "u64", problem.stride("d") * dtype(problem.d).bytes))
     if config.scale != "none":
-        params.append(Param("scale_a", "pointer", "scale_a"))
-        params.append(Param("scale_b", "pointer", "scale_b"))
+        for name in ("scale_a", "scale_b"):
+            params.append(Param(name, "pointer", name))
+            if config.block_scaled:
+                row, k = getattr(problem, f"{name}_strides")
+                params.append(Param(f"{name}_row_bytes", "u32", 4 * row))
+                params.append(Param(f"{name}_k_bytes", "u32", 4 * k))
     params += [
         Param("m", "u32", problem.m),
         Param("n", "u32", problem.n),
@@ -526,8 +589,8 @@ def _fields(config: Config) -> dict[str, object]:
         "cluster_ctas": config.cluster_ctas,
         "cluster_mask": (1 << config.cluster_ctas) - 1,
         "clustered": config.cluster_ctas > 1,
-        "producer_registers": PRODUCER_REGISTERS,
-        "consumer_registers": CONSUMER_REGISTERS[config.warpgroups],
+        "producer_registers": MOVER_REGISTERS if config.block_scaled else PRODUCER_REGISTERS,
+        "consumer_registers": CONSUMER_REGISTERS[config.warpgroups] - 8 * config.block_scaled,
         "moves_registers": config.warpgroups > 1,
         "empty_arrivals": 4 * config.warpgroups * config.cluster_ctas,
         "stages": config.stages,
@@ -545,12 +608,16 @@ def _fields(config: Config) -> dict[str, object]:
         "b_descriptor": hex(b_tile.descriptor.encode()),
         "mma": f"m64n{config.tile_n}k{a_tile.mma_k}.f32.{config.a}.{config.b}",
         "mma_flags": _mma_flags(config),
+        "full_arrivals": 1 + (MOVER_LANES if config.block_scaled else 0),
+        "moves_scales": config.block_scaled,
+        **_promotion_fields(config, regions),
         "k_steps": [
             {
                 "index": step,
                 "a_units": [(step * a_tile.k_step_bytes + i * a_tile.mma_m_bytes) >> 4 for i in blocks],
                 "b_units": step * b_tile.k_step_bytes >> 4,
                 "accumulate": "1" if step else "%accumulate",
+                "fresh": int(step > 0),
             }
             for step in range(config.tile_k // a_tile.mma_k)
         ],
@@ -561,6 +628,8 @@ def _fields(config: Config) -> dict[str, object]:
                 "rows": i * MMA_M,
                 "accumulator": f"%acc{i if config.num_accumulators > 1 else 0}_",
                 "result": result,
+                "scale_offset": 4 * MMA_M * i,
+                "second_scale_offset": 4 * (MMA_M * i + 8),
                 "groups": [_group(result, f"%held{i}_", g) for g in range(config.tile_n // 8)],
             }
             for i, result in zip(blocks, results, strict=True)
@@ -589,8 +658,6 @@ def _fields(config: Config) -> dict[str, object]:
         "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
         "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
         "promotion_tiles": config.promotion_tiles,
-        "promotes_every_tile": config.promotion_tiles == 1,
-        "promotes_some_tiles": config.promotion_tiles > 1,
         "d_bytes": d.bytes,
         "packed": d.bytes == 2,
         "store_type": "b16" if d.bytes == 2 else "b32",
@@ -599,6 +666,78 @@ def _fields(config: Config) -> dict[str, object]:
         "staging": DStaging(d, config.tile_n),
         "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+    }  # fmt: skip
+
+
+def _promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What the main loops with promotion print: batches, and where the scales lie in a stage."""
+    blocks = config.blocks_per_warpgroup
+    k_tiles = 2 if blocks % 2 else 1
+    early = config.scale != "group" and config.columns_per_scale != 8
+    batches = [
+        {
+            "index": i,
+            "block": {
+                "index": i % blocks,
+                "result": f"%sum{i % blocks}_",
+                "scale_offset": 4 * MMA_M * (i % blocks),
+                "second_scale_offset": 4 * (MMA_M * (i % blocks) + 8),
+            },
+            "accumulator": f"%acc{i % 2}_",
+            "starts_k_tile": i % blocks == 0,
+            "releases_early": early and i % blocks == blocks - 1,
+            "releases_late": not early and i % blocks == blocks - 1,
+        }
+        for i in range(k_tiles * blocks)
+    ]
+    turns = []
+    for i in [*range(1, len(batches)), 0]:
+        whose = "previous" if batches[i]["starts_k_tile"] else "current"
+        turns.append(
+            {
+                "issued": batches[i],
+                "retired": batches[i - 1],
+                "empty_bar": f"%{whose}_empty_bar",
+                "scales": f"%{whose}_scales",
+            }
+        )
+    entries_b = config.tile_n // config.columns_per_scale if config.block_scaled else 0
+    offset_b = 4 * config.tile_m
+    return {
+        "first_batch": batches[0],
+        "batch_turns": turns,
+        "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
+        "scales_bytes": config.scales_bytes,
+        "scales_offset": regions.get("scales", 0),
+        "scale_a_rounds": [{"first": i} for i in range(0, config.tile_m, MOVER_LANES)],
+        "scale_b_rounds": [{"first": i} for i in range(0, entries_b, MOVER_LANES)],
+        "scale_a": {
+            "columns_per_entry": 1, "start": "%m_start", "extent": "%m", "shift": 0,
+            "row_bytes": "%a_row_bytes", "k_pointer": "%a_k_pointer", "entries": config.tile_m,
+            "offset": 0,
+        },
+        "scale_b": {
+            "columns_per_entry": config.columns_per_scale, "start": "%n_start", "extent": "%n",
+            "shift": 0 if config.scale == "group" else SCALE_BLOCK.bit_length() - 1,
+            "row_bytes": "%b_row_bytes", "k_pointer": "%b_k_pointer", "entries": entries_b,
+            "offset": offset_b,
+        },
+        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
+        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
+        "column_quads": [
+            {
+                "offset": offset_b + 4 * first,
+                "groups": [
+                    list(range(4 * g, 4 * g + 4))
+                    for g in range(first, min(first + 4, config.tile_n // 8))
+                ],
+            }
+            for first in range(0, config.tile_n // 8, 4)
+        ],
+        "column_groups": [
+            {"offset": offset_b + 32 * g, "registers": list(range(4 * g, 4 * g + 4))}
+            for g in range(config.tile_n // 8)
+        ],
     }  # fmt: skip
 
 
