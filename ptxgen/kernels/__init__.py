@@ -4,25 +4,30 @@ from types import ModuleType
 from typing import Any
 
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import gemm_mma, gemm_sm90
+from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100
 from ptxgen.problem import Gemm
 
-KERNELS: dict[str, ModuleType] = {"gemm_sm90": gemm_sm90, "gemm_mma": gemm_mma}
+KERNELS: dict[str, ModuleType] = {
+    module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_mma)
+}
 """Name -> module with Config, TARGETS, plan, default_config and configs."""
 
 
 def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
-    """The kernel that computes `problem` on `arch`: gemm_sm90 where TMA and wgmma can serve the
-    operands, else gemm_mma.
+    """The kernel that computes `problem` on `arch`: gemm_sm90 or gemm_sm100 where TMA and the
+    Tensor Core instruction can serve the operands, else gemm_mma.
 
     Raises: ConfigError if none does.
     """
-    if arch in gemm_sm90.TARGETS:
+    for module in (gemm_sm90, gemm_sm100):
+        if arch not in module.TARGETS:
+            continue
         try:
-            gemm_sm90.check_operands(problem)
+            module.check_operands(problem)
         except ConfigError:
-            return gemm_mma
-        return gemm_sm90
+            if arch in gemm_mma.TARGETS:
+                return gemm_mma
+        return module
     if arch in gemm_mma.TARGETS:
         return gemm_mma
     targets = sorted({target for module in KERNELS.values() for target in module.TARGETS})

@@ -35,6 +35,7 @@ EPILOGUE_WARPS = 4
 NUM_SMS = 148
 """SMs of a B200, when no device is given."""
 SWIZZLES = (0, 32, 64, 128)
+SCALES = ("none", "tensor", "rowcol")
 MAX_STAGES = 32
 MAX_CLUSTER_CTAS = 4
 ANSWERS = 2
@@ -236,13 +237,7 @@ def _check_formats(config: Config) -> None:
             f"{config.a} x {config.b} needs kind::i8, which {config.target} lacks; "
             f"must be {', '.join(I8_TARGETS)}; try e4m3"
         )
-    for operand, tile in (("A", config.a_tile), ("B", config.b_tile)):
-        kind = tile.dtype
-        if not tile.k_major and (kind.is_packed or kind.name == "tf32"):
-            raise ConfigError(
-                f"layout={config.layout}: {operand} of {kind} must be K-major, since tcgen05 "
-                f"transposes 8- and 16-bit formats only; try layout=nt"
-            )
+    for kind in (dtype(config.a), dtype(config.b)):
         if kind.is_packed and config.swizzle_bytes != 128:
             raise ConfigError(
                 f"swizzle={config.swizzle_bytes or 'none'} with {kind}: TMA unpacks it in boxes of "
@@ -302,7 +297,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     for name in chosen:
         if name not in known:
             raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
-    _check_problem(problem)
+    check_operands(problem)
     values: dict[str, int | str] = dict(static_fields(problem))
     values["store"] = "tma" if d_fits_tma(problem) else "global"
     values.update(chosen)
@@ -385,8 +380,8 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     )
 
 
-def _check_problem(problem: Gemm) -> None:
-    """Refuse what no configuration computes.
+def check_operands(problem: Gemm) -> None:
+    """Refuse what no configuration computes, and operands that TMA cannot take.
 
     Raises: ConfigError.
     """
@@ -397,10 +392,20 @@ def _check_problem(problem: Gemm) -> None:
             f"accumulate={problem.accumulate} must be fast: tcgen05 sums every format with 25 "
             "fraction bits, so there is nothing to promote"
         )
+    if problem.scale not in SCALES:
+        raise ConfigError(f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}")
+    for operand, transposed in (("a", problem.layout[0] == "t"), ("b", problem.layout[1] == "n")):
+        kind = dtype(getattr(problem, operand))
+        if transposed and (kind.is_packed or kind.name == "tf32"):
+            raise ConfigError(
+                f"layout={problem.layout}: {operand.upper()} of {kind} must be K-major, since "
+                "tcgen05 transposes 8- and 16-bit formats only; try layout=nt"
+            )
+        check_operand(problem, operand)
 
 
 def _check_serves(problem: Gemm, config: Config) -> None:
-    _check_problem(problem)
+    check_operands(problem)
     for name, value in static_fields(problem).items():
         if getattr(config, name) != value:
             raise ConfigError(
@@ -409,8 +414,6 @@ def _check_serves(problem: Gemm, config: Config) -> None:
             )
     if config.store == "tma":
         check_d_fits_tma(problem)
-    for operand in ("a", "b"):
-        check_operand(problem, operand)
 
 
 def _offsets(config: Config) -> dict[str, int]:
