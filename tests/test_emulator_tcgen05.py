@@ -14,6 +14,7 @@ from ptxgen.emulator.tcgen05_mma import (
     execute_tcgen05_mma,
     mma_cells,
     mma_reads,
+    mma_tmem_reads,
     parse_tcgen05_mma,
 )
 from ptxgen.emulator.tmem import TensorMemory
@@ -453,6 +454,16 @@ def test_reads_cover_both_operands():
     matrix = 64 << 32 | 1 << 46 | 2 << 61
     operands = MmaOperands(D_AT, A_AT >> 4 | matrix, B_AT >> 4 | matrix, bits)
     assert len(np.unique(mma_reads(op, operands, ctas[0]))) == 2 * (128 + 32)
+
+
+def test_tensor_memory_reads_are_a_and_the_scale_words():
+    op = parse_tcgen05_mma(["cta_group::2", "kind::mxf8f6f4", "block_scale"])
+    bits = idesc("mxf8f6f4", 256, 96, "e4m3", "e4m3")
+    operands = MmaOperands(D_AT, 300, 1 << 46, bits, a_in_tmem=True, scale_a=400, scale_b=420)
+    cells = mma_tmem_reads(op, operands)
+    columns = [*range(300, 308), *range(400, 404), *range(420, 423)]
+    wanted = [lane * 512 + column for lane in range(128) for column in columns]
+    assert sorted(cells.tolist()) == sorted(wanted)
 
 
 def test_zero_column_runs_follow_the_worked_examples():

@@ -133,11 +133,30 @@ def mma_cells(op: Tcgen05Mma, operands: MmaOperands, rank: int) -> NDArray[np.in
     d = decode_instruction(op.kind, operands.instruction)
     lane, column = lane_of(operands.d), operands.d & 0xFFFF
     found = [
-        ((p.lanes + lane)[:, None] * COLUMNS + column + np.arange(_width(p))).ravel()
+        _rectangle(p.lanes + lane, column, _width(p))
         for p in accumulator_pieces(d.m, d.n, op.cta_group, op.ws, d.sparse)
         if p.cta == rank
     ]
     return np.concatenate(found)
+
+
+def mma_tmem_reads(op: Tcgen05Mma, operands: MmaOperands) -> NDArray[np.intp]:
+    """Cells (lane * 512 + column) that each CTA's tensor memory is read at, beside the accumulator:
+    A from tensor memory, and the scales."""
+    d = decode_instruction(op.kind, operands.instruction)
+    every = np.arange(128)
+    found = [np.empty(0, np.intp)]
+    if operands.a_in_tmem:
+        lanes = accumulator_pieces(d.m, d.n, op.cta_group, op.ws, d.sparse)[0].lanes
+        found.append(_rectangle(lanes + lane_of(operands.a), operands.a & 0xFFFF, 8))
+    if op.blocks:
+        for address, rows in ((operands.scale_a, d.m // op.cta_group), (operands.scale_b, d.n)):
+            found.append(_rectangle(every, address & 0xFFFF, -(-rows // 32)))
+    return np.concatenate(found)
+
+
+def _rectangle(lanes: NDArray[np.intp], column: int, width: int) -> NDArray[np.intp]:
+    return (lanes[:, None] * COLUMNS + column + np.arange(width)).ravel()
 
 
 def mma_reads(op: Tcgen05Mma, operands: MmaOperands, cta: Cta) -> NDArray[np.int64]:
