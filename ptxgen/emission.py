@@ -10,24 +10,29 @@ from ptxgen.problem import Gemm
 from ptxgen.renderer import render
 
 
-def make_plan(problem: Gemm, config: Any = None, arch: str = TARGET, num_sms: int = 132) -> Plan:
+def make_plan(
+    problem: Gemm, config: Any = None, arch: str | None = None, num_sms: int = 132
+) -> Plan:
     """The plan of the kernel that computes `problem` on `arch`, or of the one of `config`.
+
+    arch: None = that of the config, else sm_90a.
 
     Raises: ConfigError.
     """
     if config is None:
+        arch = arch or TARGET
         kernel = kernel_for(problem, arch)
         config = kernel.default_config(problem, **target_fields(kernel, arch))
     else:
         kernel = kernel_of(config)
-        if arch not in kernel.TARGETS:
+        if arch is not None and arch not in kernel.TARGETS:
             raise ConfigError(
                 f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}"
             )
     return kernel.plan(problem, config, num_sms)  # type: ignore[no-any-return]
 
 
-def emit(problem: Gemm, config: Any = None, arch: str = TARGET) -> str:
+def emit(problem: Gemm, config: Any = None, arch: str | None = None) -> str:
     """The PTX text for `problem`. It depends on the config alone, so sizes do not change it.
 
     Raises: ConfigError.
