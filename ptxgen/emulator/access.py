@@ -34,6 +34,7 @@ def report(
     proxy: Proxy = Proxy.GENERIC,
 ) -> None:
     """Tell the observer of an access. `semantics`: weak, or relaxed.gpu, volatile ..."""
+    assert F.observer is not None
     order, _, scope = semantics.partition(".")
     F.observer.on_access(
         Access(

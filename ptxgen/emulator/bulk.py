@@ -9,6 +9,7 @@ from ptxgen.emulator import tma
 from ptxgen.emulator.box import (
     Box,
     box_shape,
+    check_coordinates,
     global_footprint,
     smem_footprint,
     smem_index,
@@ -111,9 +112,7 @@ def load_tensor(
             barriers=tuple((c.index, o) for _, _, c, o in targets), tx_bytes=tx_bytes,
         )  # fmt: skip
     machine.issue(
-        Pending(
-            "tma_load", origin, F.warp, [finish], [(c, o) for _, _, c, o in targets], operation
-        )
+        Pending("tma_load", origin, F.warp, [finish], [(c, o) for _, _, c, o in targets], operation)
     )
 
 
@@ -125,7 +124,7 @@ def _reader(
     memory = machine.memory
     if copied.mode == "tile":
         shape = box_shape(tensor_map)
-        tma.check_coordinates(tensor_map, coordinates)
+        check_coordinates(tensor_map, coordinates)
         return (
             lambda: tma.read_box(tensor_map, coordinates, memory),
             shape.rows, shape.smem_row_bytes, shape.tx_bytes,
@@ -148,9 +147,7 @@ def _reader(
     raise EmulationError(f"cp.async.bulk.tensor mode .{copied.mode} is not emulated")
 
 
-def poison_box(
-    cta: "Cta", tensor_map: DecodedMap, rows: int, row_bytes: int, offset: int
-) -> None:
+def poison_box(cta: "Cta", tensor_map: DecodedMap, rows: int, row_bytes: int, offset: int) -> None:
     """Overwrite the destination of a copy in flight, so that reading it early shows.
 
     Raises: MisalignedError, OutOfBoundsError.
@@ -229,7 +226,7 @@ def store_tensor(
                 tma.write_box(tensor_map, coordinates, memory, boxes[0])
 
         if not scatter:
-            tma.check_coordinates(tensor_map, coordinates)
+            check_coordinates(tensor_map, coordinates)
             if min(coordinates) < 0:
                 raise EmulationError(
                     f"a TMA store needs coordinates >= 0, got {coordinates} (error 715)"
@@ -374,13 +371,11 @@ def prefetch_tensor(
     """cp.async.bulk.prefetch.tensor: the map and the coordinates are checked, nothing moves."""
     tensor_map = read_map(F, source, copied.line)
     if copied.mode == "tile":
-        tma.check_coordinates(tensor_map, coordinates)
+        check_coordinates(tensor_map, coordinates)
 
 
 @runtime
-def prefetch_bulk(
-    F: "Fragment", lane: int, copied: "Copy", _: int, source: int, size: int
-) -> None:
+def prefetch_bulk(F: "Fragment", lane: int, copied: "Copy", _: int, source: int, size: int) -> None:
     """cp.async.bulk.prefetch: the address is checked, nothing moves."""
     check_bulk(size, source, source)
     F.machine.memory.read(source, size)

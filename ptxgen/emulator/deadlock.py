@@ -69,7 +69,9 @@ def describe(fragment: Fragment) -> str:
         return f"{at}waits at the cluster barrier for {', '.join(missing[:6])}"
     if wait.kind == "join":
         missing_lanes = fragment.warp.alive & wait.members & ~fragment.mask
-        return f"{at}must be executed by all lanes together; lanes {missing_lanes:#010x} are elsewhere"
+        return (
+            f"{at}must be executed by all lanes together; lanes {missing_lanes:#010x} are elsewhere"
+        )
     if wait.kind == "wgmma":
         return f"{at}waits for a wgmma that not all four warps of the warpgroup have issued"
     return f"{at}waits ({wait.kind})"

@@ -1,4 +1,4 @@
-"""EmulatorDevice: the emulator behind the protocol that GPUs have, too; and `run` for one launch."""
+"""EmulatorDevice: the emulator behind the protocol that GPUs have too; `run` for one launch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

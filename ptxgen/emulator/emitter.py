@@ -4,8 +4,10 @@ A version is specialised on where it starts, on the mode (all 32 lanes, some lan
 the form of every live register, so that generated code contains no dispatch.
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ptxgen.emulator.special import special_register
@@ -296,9 +298,7 @@ class Emitter:
             code = f"(not {code})" if form == "S" else f"({code} ^ FULL)"
         return form, code
 
-    def gather(
-        self, values: Sequence[Value | None], operands: Sequence[Operand], kind: str
-    ) -> str:
+    def gather(self, values: Sequence[Value | None], operands: Sequence[Operand], kind: str) -> str:
         """Expression of several registers of one type as (n, 32), or whatever broadcasts to it."""
         first = values[0]
         if all(v is first for v in values) and (
@@ -339,7 +339,6 @@ class Emitter:
                 value = self.undefined(number)
             values.append(value)
         return self.gather(values, operands, kind)
-
 
     # Writing
 
@@ -586,7 +585,7 @@ def select_rows(rows: list[int]) -> str:
     if len(rows) == 1:
         return f"[{rows[0]}:{rows[0] + 1}]"
     step = rows[1] - rows[0]
-    if step > 0 and all(b - a == step for a, b in zip(rows, rows[1:], strict=False)):
+    if step > 0 and all(b - a == step for a, b in pairwise(rows)):
         return f"[{rows[0]}:{rows[-1] + 1}]" if step == 1 else f"[{rows[0]}:{rows[-1] + 1}:{step}]"
     if step == 0 and len(set(rows)) == 1:
         return f"[{rows[0]}]"
@@ -609,8 +608,6 @@ def immediate(operand: Immediate, kind: str) -> str:
     if operand.kind == "int":
         number = int(operand.value)
     elif bits == 32 and operand.kind == "f64":
-        import struct
-
         number = int.from_bytes(struct.pack("<f", float(operand.value)), "little")
     else:
         number = operand.bits

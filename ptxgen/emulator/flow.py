@@ -19,7 +19,32 @@ ENDERS = ("bra", "brx", "ret", "exit", "trap")
 """Instructions after which control does not simply go on."""
 
 NO_RESULT = frozenset(
-    ["st", "stmatrix", "red", "bar", "barrier", "fence", "membar", "bra", "brx", "ret", "exit", "trap", "prefetch", "prefetchu", "cp", "griddepcontrol", "nanosleep", "setmaxnreg", "tensormap", "discard", "applypriority", "pmevent", "brkpt", "clusterlaunchcontrol"]
+    [
+        "st",
+        "stmatrix",
+        "red",
+        "bar",
+        "barrier",
+        "fence",
+        "membar",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "trap",
+        "prefetch",
+        "prefetchu",
+        "cp",
+        "griddepcontrol",
+        "nanosleep",
+        "setmaxnreg",
+        "tensormap",
+        "discard",
+        "applypriority",
+        "pmevent",
+        "brkpt",
+        "clusterlaunchcontrol",
+    ]
 )
 """Instructions whose first operand is not a destination (see `results`)."""
 

@@ -34,7 +34,7 @@ class Wait:
     """Why a fragment does not run."""
 
     kind: str
-    """mbarrier, bar, cluster, bulk, cp_async, wgmma, join, setmaxnreg, tmem, grid."""
+    """mbarrier, bar, cluster, join, tmem, or a group: bulk, cp_async, wgmma, tcgen05."""
     line: int
     subject: Any = None
     """What it waits for, by kind."""
@@ -59,7 +59,7 @@ class Fragment:
     """Lanes of one warp that execute together."""
 
     __slots__ = (
-        "backs", "count", "cta", "frames", "lane", "limit", "local_base", "machine", "mask", "mode", "next",
+        "backs", "count", "cta", "frames", "lane", "local_base", "machine", "mask", "mode", "next",
         "observer", "peek_epoch", "registers", "wait", "warp",
     )  # fmt: skip
 
@@ -71,8 +71,6 @@ class Fragment:
         self.registers = registers
         self.next: Any = None
         """Version to run next, where the fragment is not running."""
-        self.limit = 1 << 62
-        """Smallest pc at which another fragment of the warp may be met."""
         self.wait: Wait | None = None
         self.peek_epoch = -1
         """Machine's epoch when a try_wait last returned false for lack of progress."""
@@ -198,15 +196,11 @@ class Fragment:
                 b = FULL if b else 0
             mine[number] = (a & ~other.mask) | (b & other.mask)
             return "V"
-        if left != "S" and right == "S" and other.mode == "one":
-            if _element(a, other.lane) == b:
-                return left
-        if left == "S" and right != "S" and self.mode == "one":
-            if _element(b, self.lane) == a:
-                mine[number] = b
-                if isinstance(right, tuple):
-                    return "V"
-                return right
+        if right == "S" and other.mode == "one" and _same(a, other.lane, b):
+            return left
+        if left == "S" and self.mode == "one" and _same(b, self.lane, a):
+            mine[number] = b
+            return "V" if isinstance(right, tuple) else right
         bits = TYPE_BITS[kind]
         if bits == 128:
             mine[number] = _merge_wide(a, b, other.mask)
@@ -221,6 +215,10 @@ def _value(registers: list[Any], number: int, form: Form) -> Any:
         slab = registers[slot].array if kind == "A" else registers[slot]
         return slab[row]
     return registers[number]
+
+
+def _same(values: Any, lane: int, value: int) -> bool:
+    return not isinstance(values, int) and _element(values, lane) == value
 
 
 def _element(values: Any, lane: int) -> int:

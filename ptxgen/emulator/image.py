@@ -3,7 +3,7 @@
 import hashlib
 from functools import lru_cache
 
-from ptxgen.emulator.memory import STATIC_SMEM_OFFSET
+from ptxgen.emulator.addresses import STATIC_SMEM_OFFSET
 from ptxgen.emulator.program import Program
 from ptxgen.errors import UnknownInstructionError
 from ptxgen.launch import Launch

@@ -250,7 +250,7 @@ def _dtype(a: Any, b: Any) -> Any:
 
 def choose(condition: Any, a: Any, b: Any, dtype: Any) -> Lanes:
     """np.where for operands that may all be uniform."""
-    found = np.where(condition, a, b)
+    found: Lanes = np.where(condition, a, b)
     return found if found.dtype == dtype else found.astype(dtype)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.emulator.access import uniform_target, report
+from ptxgen.emulator.access import report, uniform_target
 from ptxgen.emulator.emitter import TYPE_BITS, Emitter
 from ptxgen.emulator.lanes import UNSIGNED
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
@@ -112,4 +112,3 @@ def combine(operation: str, kind: str, size: int, old: int, value: int, flush: b
     new_bytes = np.array([value], UNSIGNED[bits]).view(np.uint8)
     found: Any = reduce_values(operation, kind, old_bytes, new_bytes, flush=flush)
     return int.from_bytes(found.tobytes(), "little")
-

@@ -113,6 +113,7 @@ def _warp_sync(em: Emitter, instruction: Instruction) -> None:
 @runtime
 def warp_synced(F: "Fragment", line: int) -> None:
     """Tell the observer of bar.warp.sync."""
+    assert F.observer is not None
     for kind in ("arrive", "wait"):
         F.observer.on_rendezvous(Rendezvous(kind, "warp", 0, 0, F.origin(line)))
 

@@ -1,4 +1,4 @@
-"""Logic, shifts and bit fields: and, or, xor, not, shl, shr, shf, bfe, bfi, popc, clz, prmt, lop3."""
+"""Logic, shifts and bit fields: and, or, xor, not, shl, shr, shf, bfe, bfi, popc, prmt, lop3."""
 
 from typing import Any
 
@@ -76,9 +76,7 @@ def compute_unary(instruction: Instruction, operation: Elementwise) -> list[Micr
     """An operation whose other operands are part of its template."""
     from ptxgen.emulator.micro import Compute
 
-    return [
-        Compute(instruction, operation, instruction.operands[0], instruction.operands[1:2])
-    ]
+    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:2])]
 
 
 @runtime
@@ -95,9 +93,7 @@ def funnel_shift(instruction: Instruction) -> list[Micro]:
     """shf.{l,r}.{clamp,wrap}.b32: 64-bit shift of {hi, lo}."""
     direction, mode = instruction.modifiers[:2]
     text = f"funnel({{0}}, {{1}}, {{2}}, {direction == 'l'}, {mode == 'wrap'})"
-    return compute(
-        instruction, Elementwise("b32", ("b32", "b32", "u32"), text, f"int({text})")
-    )
+    return compute(instruction, Elementwise("b32", ("b32", "b32", "u32"), text, f"int({text})"))
 
 
 @runtime
@@ -152,9 +148,7 @@ def insert(instruction: Instruction) -> list[Micro]:
     kind = _kind(instruction, "b32", "b64")
     bits = bits_of(kind)
     text = f"insert_field({{0}}, {{1}}, {{2}}, {{3}}, {bits})"
-    return compute(
-        instruction, Elementwise(kind, (kind, kind, "u32", "u32"), text, f"int({text})")
-    )
+    return compute(instruction, Elementwise(kind, (kind, kind, "u32", "u32"), text, f"int({text})"))
 
 
 @runtime

@@ -191,7 +191,8 @@ def _format(F: "Fragment", lane: int, arguments: tuple[int, ...]) -> str:
         if kind == "%":
             return "%"
         if kind in "eEfFgGaA":
-            return f"%{flags}{kind}" % struct.unpack("<d", fetch(8).to_bytes(8, "little"))[0]
+            number: float = struct.unpack("<d", fetch(8).to_bytes(8, "little"))[0]
+            return f"%{flags}{kind}" % number
         if kind == "s":
             return f"%{flags}s" % _string(F, fetch(8))
         if kind == "p":

@@ -26,7 +26,11 @@ def _comparison(instruction: Instruction, compare: str, kind: str) -> tuple[str,
         test = f"{left} {_COMPARE[compare]} {right}"
         if is_float and compare == "ne":
             ordered = f"({left} == {left}) & ({right} == {right})"
-            return read, f"({test}) & {ordered}", f"(({test}) and {left} == {left} and {right} == {right})"  # noqa: E501
+            return (
+                read,
+                f"({test}) & {ordered}",
+                f"(({test}) and {left} == {left} and {right} == {right})",
+            )
         return read, test, test
     if is_float and compare in _UNORDERED:
         test = f"{left} {_UNORDERED[compare]} {right}"
@@ -66,9 +70,7 @@ def set_predicate(instruction: Instruction) -> list[Micro]:
             ins = (read, read, "pred")
         if len(sources) != len(ins):
             raise unknown(instruction, f"it must have {len(ins)} sources")
-        micros.append(
-            Compute(instruction, Elementwise("pred", ins, array, plain), target, sources)
-        )
+        micros.append(Compute(instruction, Elementwise("pred", ins, array, plain), target, sources))
     return micros
 
 

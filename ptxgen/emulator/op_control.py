@@ -1,9 +1,10 @@
-"""Control flow and what has no effect on data: bra, brx, call, ret, exit, trap, fences, nanosleep."""
+"""Control flow and what has no effect on data: bra, brx, ret, exit, trap, fences, nanosleep."""
 
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.observer import Rendezvous
 from ptxgen.emulator.runtime import runtime
 from ptxgen.errors import EmulationError
 from ptxgen.ptx.module import Instruction
@@ -145,7 +146,7 @@ def _fence(em: Emitter, instruction: Instruction) -> None:
 def fence_passed(F: "Fragment", kind: str, mask: int, line: int) -> None:
     """Tell the observer of a fence."""
     mask &= F.mask
-    if mask:
+    if mask and F.observer is not None:
         F.observer.on_fence(F.origin(line, mask), kind)
 
 
@@ -165,6 +166,5 @@ def _dependent_grids(em: Emitter, instruction: Instruction) -> None:
 @runtime
 def grid_waited(F: "Fragment", line: int) -> None:
     """Tell the observer that a grid dependency was waited for."""
-    from ptxgen.emulator.observer import Rendezvous
-
+    assert F.observer is not None
     F.observer.on_rendezvous(Rendezvous("wait", "grid", 0, 0, F.origin(line)))

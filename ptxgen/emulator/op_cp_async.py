@@ -8,7 +8,7 @@ from ptxgen.emulator.bulk import groups
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.lanes import lane_indices, lane_list
 from ptxgen.emulator.memory import POISON
-from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.micro import Effect, Micro, unknown
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Proxy, Space
 from ptxgen.emulator.op_mbarrier import begin_lanes, located_address, per_lane
 from ptxgen.emulator.op_memory import address_code, space_of
@@ -143,16 +143,12 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
     code = em.assign(code)
     raises = "noinc" not in instruction.modifiers
     begin_lanes(em)
-    em.line(
-        f"arrive_after_copies(F, lane, {per_lane(form, code)}, {raises}, {instruction.line})"
-    )
+    em.line(f"arrive_after_copies(F, lane, {per_lane(form, code)}, {raises}, {instruction.line})")
     em.indent -= 1
 
 
 @runtime
-def arrive_after_copies(
-    F: "Fragment", lane: int, address: int, raises: bool, line: int
-) -> None:
+def arrive_after_copies(F: "Fragment", lane: int, address: int, raises: bool, line: int) -> None:
     """cp.async.mbarrier.arrive: arrive when this thread's earlier cp.async are done."""
     cta, offset = F.cta.peer(address)
     origin = F.origin(line, 1 << lane)

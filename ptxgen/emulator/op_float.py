@@ -50,9 +50,7 @@ def lower_float(instruction: Instruction) -> list[Micro]:
         operation = Elementwise(plain, (plain,) * arity, text, f"int({text})")
     else:
         operation = _plain(name, kind, arity, flush, saturate, nan)
-    return [
-        Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])
-    ]
+    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
 
 
 _VECTOR = {
@@ -65,9 +63,7 @@ _SCALAR = {
 }  # fmt: skip
 
 
-def _plain(
-    name: str, kind: str, arity: int, flush: bool, saturate: bool, nan: bool
-) -> Elementwise:
+def _plain(name: str, kind: str, arity: int, flush: bool, saturate: bool, nan: bool) -> Elementwise:
     """f32 and f64 with rounding to nearest even, which numpy does itself."""
     if name == "fma":
         vector, scalar = "fma_f32({0}, {1}, {2})", "fma_s32({0}, {1}, {2})"

@@ -21,9 +21,7 @@ def compute(instruction: Instruction, operation: Elementwise) -> list[Micro]:
     """One result, all other operands being sources."""
     if len(instruction.operands) != 1 + len(operation.ins):
         raise unknown(instruction, f"it must have {1 + len(operation.ins)} operands")
-    return [
-        Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])
-    ]
+    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
 
 
 def integer_type(instruction: Instruction) -> str:
@@ -51,9 +49,7 @@ def add_or_sub(instruction: Instruction) -> list[Micro]:
     kind = integer_type(instruction)
     sign = "+" if instruction.name == "add" else "-"
     vector = "{0} " + sign + " {1}"
-    return compute(
-        instruction, Elementwise(kind, (kind, kind), vector, wrapped(vector, kind))
-    )
+    return compute(instruction, Elementwise(kind, (kind, kind), vector, wrapped(vector, kind)))
 
 
 def _saturating(instruction: Instruction) -> list[Micro]:
@@ -61,9 +57,8 @@ def _saturating(instruction: Instruction) -> list[Micro]:
         raise unknown(instruction, "carries are not supported in this form")
     sign = "+" if instruction.name == "add" else "-"
     vector = (
-        "np.clip({0}.astype(I8) " + sign + " np.int64({1}), -0x80000000, 0x7FFFFFFF).astype(I4)"
+        "np.clip(np.add({0}, 0, dtype=I8) " + sign + " {1}, -0x80000000, 0x7FFFFFFF).astype(I4)"
     )
-    vector = "np.clip(np.add({0}, 0, dtype=I8) " + sign + " {1}, -0x80000000, 0x7FFFFFFF).astype(I4)"
     scalar = "max(-0x80000000, min(0x7FFFFFFF, {0} " + sign + " {1}))"
     return compute(instruction, Elementwise("s32", ("s32", "s32"), vector, scalar))
 
@@ -133,9 +128,7 @@ def extreme(instruction: Instruction) -> list[Micro]:
     numpy = "np.minimum" if instruction.name == "min" else "np.maximum"
     return compute(
         instruction,
-        Elementwise(
-            kind, (kind, kind), numpy + "({0}, {1})", instruction.name + "({0}, {1})"
-        ),
+        Elementwise(kind, (kind, kind), numpy + "({0}, {1})", instruction.name + "({0}, {1})"),
     )
 
 

@@ -165,10 +165,10 @@ def multiply_matrices(
     image = F.machine.image
     options: dict[str, Any] = {}
     if scales:
-        (scale_a, *select_a), (scale_b, *select_b) = scales
+        (scale_a, byte_a, thread_a), (scale_b, byte_b, thread_b) = scales
         blocks = operation.blocks
-        options["scale_a"] = gather_scales(scale_a[None], *select_a, blocks, True)
-        options["scale_b"] = gather_scales(scale_b[None], *select_b, blocks, False)
+        options["scale_a"] = gather_scales(scale_a[None], byte_a, thread_a, blocks, True)
+        options["scale_b"] = gather_scales(scale_b[None], byte_b, thread_b, blocks, False)
     return execute_mma_sync(
         operation, np.broadcast_to(a, (counts[0], 32)), np.broadcast_to(b, (counts[1], 32)),
         np.broadcast_to(c, (counts[2], 32)), exact=F.machine.options.exact,

@@ -3,7 +3,16 @@
 from ptxgen.emulator.emitter import TYPE_BITS, Emitter, Slab, Value
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.op_move import plain_type
-from ptxgen.ptx.module import Address, Immediate, Instruction, Operand, Register, Sink, Symbol, Vector
+from ptxgen.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Sink,
+    Symbol,
+    Vector,
+)
 
 SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const",
           "param::entry", "param::func")  # fmt: skip
@@ -111,9 +120,7 @@ def _load(em: Emitter, instruction: Instruction) -> None:
             em.write(item, *_extended(em, item, kind, "V", f"{name}[{index}]"))
 
 
-def _extended(
-    em: Emitter, item: Operand, kind: str, form: str, code: str
-) -> tuple[str, str, str]:
+def _extended(em: Emitter, item: Operand, kind: str, form: str, code: str) -> tuple[str, str, str]:
     """(type, form, expression) that store a loaded element, sign-extended where it must be."""
     bits = TYPE_BITS[kind]
     if kind[0] == "s" and isinstance(item, Register) and em.register_bits(item.name) > bits:

@@ -52,9 +52,7 @@ def _unpack(instruction: Instruction, parts: Vector, source: Operand, kind: str)
         scalar = f"{shifted} & {(1 << each) - 1:#x}"
         vector = f"{shifted}.astype(U{each // 8})" if each >= 8 else scalar
         micros.append(
-            Compute(
-                instruction, Elementwise(f"b{each}", (kind,), vector, scalar), part, (source,)
-            )
+            Compute(instruction, Elementwise(f"b{each}", (kind,), vector, scalar), part, (source,))
         )
     return micros
 
@@ -158,10 +156,9 @@ def map_address(instruction: Instruction) -> list[Micro]:
     kind = "b" + instruction.modifiers[-1][1:]
     if "shared::cluster" in instruction.modifiers:
         text = "({0} & 0xFFFFFF) | ({1} << 24)"
-        ins = (kind, "u32" if kind == "b32" else "u32")
+        ins = (kind, "u32")
         vector = text if kind == "b32" else "({0} & 0xFFFFFF) | widen({1}, 64) << 24"
     else:
-        text = "({0} & 0xFFFFFFFFFF000000FFFFFF) | ({1} << 24)"
         text = "({0} & 0xFFFFFFFF00FFFFFF) | ({1} << 24)"
         vector = "({0} & 0xFFFFFFFF00FFFFFF) | widen({1}, 64) << 24"
         ins = (kind, "u32")

@@ -73,9 +73,7 @@ def store_remote(
         for index, value in enumerate(values):
             place = offset + index * size
             if operation:
-                value = combine(
-                    operation, kind, size, cta.smem.load_int(place, size), value, False
-                )
+                value = combine(operation, kind, size, cta.smem.load_int(place, size), value, False)
             cta.smem.store_int(place, value, size)
         if signalled.mbarriers.complete_tx(signal, nbytes, None, described):
             signalled.phase_completed(signal)
@@ -91,6 +89,4 @@ def store_remote(
             "red_async" if operation else "st_async", origin, (), (access,),
             ((signalled.index, signal),), nbytes,
         )  # fmt: skip
-    F.machine.issue(
-        Pending("st_async", origin, F.warp, [finish], [(signalled, signal)], described)
-    )
+    F.machine.issue(Pending("st_async", origin, F.warp, [finish], [(signalled, signal)], described))

@@ -37,13 +37,11 @@ def _shuffle(em: Emitter, instruction: Instruction) -> None:
     if form == "S" and isinstance(valid, Sink):
         em.write(value, "b32", "S", code)
         return
-    whole_warp = isinstance(c, Immediate) and int(c.value) & 0x1F00 == 0
-    if mode == "idx" and b_form == "S" and whole_warp and isinstance(valid, Sink) and (
-        isinstance(c, Immediate) and int(c.value) & 31 == 31
-    ):  # fmt: skip
-        if em.mode == "full":
-            em.write(value, "b32", "S", f"int({em.assign(code)}[{b_code} & 31])")
-            return
+    broadcast = mode == "idx" and b_form == "S" and isinstance(valid, Sink)
+    whole_warp = isinstance(c, Immediate) and int(c.value) & 0x1F1F == 31
+    if broadcast and whole_warp and em.mode == "full":
+        em.write(value, "b32", "S", f"int({em.assign(code)}[{b_code} & 31])")
+        return
     data = em.spread(code, "b32") if form == "S" else code
     index = em.spread(b_code, "b32") if b_form == "S" else b_code
     control = em.read_lanes(c, "b32")
@@ -181,6 +179,7 @@ def reduced(operation: str, values: Any, active: int, absolute: bool, nan: bool)
     if operation == "add":
         return int(chosen.astype(np.int64).sum()) & 0xFFFFFFFF
     if operation in ("min", "max"):
+        pick: Any
         if chosen.dtype == F4 and not nan:
             pick = np.fmin if operation == "min" else np.fmax
         else:

@@ -34,9 +34,7 @@ def _wait(em: Emitter, instruction: Instruction) -> None:
     allowed = instruction.operands[0]
     if not isinstance(allowed, Immediate):
         raise unknown(instruction, "the number of groups must be a literal")
-    em.line(
-        f"return wait_wgmma(F, {int(allowed.value)}, {instruction.line}, {em.following()})"
-    )
+    em.line(f"return wait_wgmma(F, {int(allowed.value)}, {instruction.line}, {em.following()})")
 
 
 def _mma(em: Emitter, instruction: Instruction) -> None:
@@ -48,7 +46,7 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
         if not isinstance(operand, Immediate):
             raise unknown(instruction, "scales and majors must be literals")
         value = int(operand.value)
-        immediates.append(value - (1 << 32) if value >> 31 else value)
+        immediates.append(value - (1 << 32) if value >= 1 << 31 else value)
     operation = parse_wgmma(instruction.modifiers, immediates, isinstance(a, Vector))
     if len(d.items) != operation.accumulator_registers:
         raise unknown(instruction, f"D must have {operation.accumulator_registers} registers")
@@ -87,5 +85,4 @@ def _inputs(em: Emitter, d: Vector) -> str:
         v is not None and v.slab is slab and v.row == i for i, v in enumerate(values)
     ):  # fmt: skip
         return slab.holder
-    code = em.assign(em.gather_operands(d.items, "b32"))
-    return code
+    return em.assign(em.gather_operands(d.items, "b32"))

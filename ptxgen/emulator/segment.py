@@ -114,7 +114,9 @@ class SegmentWriter:
             values = self._values(node)
             if self._write_special(node, values):
                 continue
-            if all(self._form(v, o) == "S" for v, o in zip(values, node.micro.sources, strict=True)):
+            if all(
+                self._form(v, o) == "S" for v, o in zip(values, node.micro.sources, strict=True)
+            ):
                 self._write_one(node, values)
                 continue
             slabs = tuple(0 if v is None or v.slab is None else id(v.slab) for v in values)
@@ -191,7 +193,7 @@ class SegmentWriter:
         order = list(range(len(nodes)))
         for column in columns:
             if column[0] is not None and column[0].slab is not None:
-                order.sort(key=lambda i: column[i].row)  # type: ignore[union-attr]
+                order.sort(key=lambda i: column[i].row)
                 break
         nodes = [nodes[i] for i in order]
         emitter.ptx_line = min(n.micro.instruction.line for n in nodes)
@@ -224,9 +226,7 @@ def compute_now(emitter: Emitter, micro: Compute) -> None:
     codes = [emitter.read(o, k) for o, k in zip(micro.sources, operation.ins, strict=True)]
     uniform = all(form == "S" for form, _ in codes)
     code = expression(emitter, operation, codes, uniform)
-    value = emitter.make_value(
-        micro.destination.name, operation.out, "S" if uniform else "V", code
-    )
+    value = emitter.make_value(micro.destination.name, operation.out, "S" if uniform else "V", code)
     emitter.store_value(emitter.flow.number[micro.destination.name], value)
 
 

@@ -143,6 +143,7 @@ def reduce_rows(values: Any, operation: str, kind: str, absolute: bool, nan: boo
     typed = values.view({"f32": F4, "s32": I4}.get(kind, U4))
     if absolute:
         typed = np.abs(typed)
+    pick: Any
     if kind == "f32" and not nan:
         pick = np.fmin if operation == "min" else np.fmax
     else:
@@ -281,9 +282,7 @@ def issue_shift(F: "Fragment", lane: int, address: int, group: int, line: int) -
 
 
 @runtime
-def commit_mma(
-    F: "Fragment", lane: int, address: int, mask: int, group: int, line: int
-) -> None:
+def commit_mma(F: "Fragment", lane: int, address: int, mask: int, group: int, line: int) -> None:
     """tcgen05.commit: arrive on mbarriers when the thread's earlier operations are done."""
     cta, offset = F.cta.peer(address)
     targets = [cta]
@@ -312,10 +311,6 @@ def commit_mma(
         operations = [
             p.operation for p in stream if p.operation is not None and p.kind != "tcgen05_commit"
         ]
-        F.observer.on_commit(
-            origin, "tcgen05", operations, [(t.index, offset) for t in targets]
-        )
-    pending = Pending(
-        "tcgen05_commit", origin, F.warp, [finish], [(t, offset) for t in targets]
-    )
+        F.observer.on_commit(origin, "tcgen05", operations, [(t.index, offset) for t in targets])
+    pending = Pending("tcgen05_commit", origin, F.warp, [finish], [(t, offset) for t in targets])
     _queue(F, lane, pending)

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ptxgen.emulator.emitter import Emitter
-from ptxgen.emulator.micro import Compute, Effect
+from ptxgen.emulator.micro import Compute, Effect, unknown
 from ptxgen.emulator.segment import SegmentWriter, compute_now
+from ptxgen.errors import PtxError
 from ptxgen.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class VersionWriter:
             guard = instruction.guard
             if emitter.guard_done and position == self.start:
                 guard = None
-            following = self._write_at(position, instruction, guard)
+            following = self._write_located(position, instruction, guard)
             if following is None:
                 return
             position = following
@@ -65,6 +66,18 @@ class VersionWriter:
         micros = self.program.micros(position)
         first = micros[0] if micros else None
         return first if isinstance(first, Effect) else None
+
+    def _write_located(
+        self, position: int, instruction: Instruction, guard: Guard | None
+    ) -> int | None:
+        try:
+            return self._write_at(position, instruction, guard)
+        except PtxError as error:
+            if error.line is not None:
+                raise
+            raise unknown(instruction, str(error)) from error
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+            raise unknown(instruction, f"its operands do not fit ({error})") from error
 
     def _write_at(self, position: int, instruction: Instruction, guard: Guard | None) -> int | None:
         """Write one instruction or guarded run; the position after it, None after a return."""

@@ -90,7 +90,7 @@ class Warpgroup:
         if accumulate:
             if isinstance(inputs, Accumulator):
                 previous = inputs.operation
-                if previous is not None and not previous.holders[position] is inputs:
+                if previous is not None and previous.holders[position] is not inputs:
                     previous = None
                 inputs = previous if previous is not None else inputs.array
             operation.inputs[position] = inputs
