@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.kernels import gemm_sm90
-from ptxgen.kernels.gemm_sm90 import Config
+from ptxgen.emission import make_plan
 from ptxgen.launch import Device
 from ptxgen.operands import POISON, Operands
 from ptxgen.problem import Gemm
@@ -27,29 +26,36 @@ class Run:
     """Whether guard bytes and the gaps between rows of D kept their poison."""
 
 
-def run_gemm(device: Device, problem: Gemm, config: Config | None, operands: Operands) -> Run:
-    """Run `problem` with every operand inside its own guarded allocation."""
-    plan = gemm_sm90.plan(problem, config, num_sms=4)
+def run_gemm(device: Device, problem: Gemm, config: Any, operands: Operands) -> Run:
+    """Run `problem` with every operand inside its own guarded allocation.
+
+    A, B and D start at addresses that are exactly as aligned as the problem says.
+    """
+    plan = make_plan(problem, config, num_sms=4)
     arrays = {"a": operands.a, "b": operands.b}
     if operands.scale_a is not None and operands.scale_b is not None:
         arrays |= {"scale_a": operands.scale_a, "scale_b": operands.scale_b}
     extents = {b.name: b.nbytes for b in plan.launch.buffers}
+    starts = {
+        name: GUARD_BYTES + getattr(problem, f"{name}_alignment", 256) % 256 for name in extents
+    }
     bases = {}
     try:
         for name, nbytes in extents.items():
-            bases[name] = device.alloc(nbytes + 2 * GUARD_BYTES)
-            image = np.full(nbytes + 2 * GUARD_BYTES, POISON, np.uint8)
+            bases[name] = device.alloc(starts[name] + nbytes + GUARD_BYTES)
+            image = np.full(starts[name] + nbytes + GUARD_BYTES, POISON, np.uint8)
             if name in arrays and nbytes:
-                image[GUARD_BYTES : GUARD_BYTES + nbytes] = _storage(arrays[name])[:nbytes]
+                image[starts[name] : starts[name] + nbytes] = _storage(arrays[name])[:nbytes]
             device.write(bases[name], image.tobytes())
-        addresses = {name: base + GUARD_BYTES for name, base in bases.items()}
+        addresses = {name: base + starts[name] for name, base in bases.items()}
         if problem.m and problem.n:
             device.launch(plan.launch, render(plan).text, addresses)
-        whole = np.frombuffer(device.read(bases["d"], extents["d"] + 2 * GUARD_BYTES), np.uint8)
+        nbytes = starts["d"] + extents["d"] + GUARD_BYTES
+        whole = np.frombuffer(device.read(bases["d"], nbytes), np.uint8)
     finally:
         for base in bases.values():
             device.free(base)
-    d, outside = _split(problem, whole)
+    d, outside = _split(problem, whole, starts["d"])
     return Run(d, bool((outside == POISON).all()))
 
 
@@ -61,11 +67,11 @@ def _storage(x: Any) -> Any:
     return np.ascontiguousarray(base).reshape(-1).view(np.uint8)
 
 
-def _split(problem: Gemm, whole: Any) -> tuple[Any, Any]:
-    """D out of the bytes of its allocation, and the bytes that are not D."""
+def _split(problem: Gemm, whole: Any, start: int) -> tuple[Any, Any]:
+    """D out of the bytes of its allocation, in which it begins at `start`, and all other bytes."""
     kind = numpy_dtype(problem.d)
     row_bytes, stride = problem.n * kind.itemsize, problem.stride("d") * kind.itemsize
-    places = GUARD_BYTES + stride * np.arange(problem.m)[:, None] + np.arange(row_bytes)[None, :]
+    places = start + stride * np.arange(problem.m)[:, None] + np.arange(row_bytes)[None, :]
     inside = np.zeros(whole.shape, bool)
     inside[places] = True
     return whole[places].view(kind).reshape(problem.m, problem.n), whole[~inside]
