@@ -147,6 +147,14 @@ def test_block_scales_are_exact_for_any_number_of_k_tiles(device: Device, k_bloc
         assert is_exact(device, problem, gemm_sm90.default_config(problem, **tile))
 
 
+@pytest.mark.parametrize("k", [0, 128, 384, 640])
+@pytest.mark.parametrize("tile_n", [24, 64, 256])
+def test_deferred_stores_are_exact(device: Device, tile_n: int, k: int) -> None:
+    problem = Gemm(300, 520, k, "e4m3", "e4m3", scale="rowcol")
+    config = gemm_sm90.default_config(problem, store="deferred", tile_m=128, tile_n=tile_n)
+    assert is_exact(device, problem, config)
+
+
 @pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
 def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
     assert is_exact(device, Gemm(m, n, 64))
