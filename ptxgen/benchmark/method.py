@@ -1,8 +1,8 @@
 """method: how contenders are timed against each other.
 
-All contenders run in rounds, one time slot each, in an order that turns round with every round.
-The GPU's clock depends on what ran just before (power), so no contender has a fixed place, each
-slot starts with calls that are not timed, and ratios are taken within a round. Before the first
+All contenders run in rounds, one time slot each. The GPU's clock depends on what ran just before
+(power), so the order is reversed with every round and turned on with every second one, each slot
+starts with calls that are not timed, and ratios are taken within a round. Before the first
 round all contenders run until the clock has settled.
 """
 
@@ -81,11 +81,18 @@ def compare(
     for number in range(method.max_rounds):
         if number >= method.min_rounds and clock() - began > seconds:
             break
-        for c in contenders if number % 2 == 0 else reversed(contenders):
+        for c in order_of(contenders, number):
             count = counts[c.name]
             elapsed = c.replay(math.ceil(count * method.lead_share), count)
             values[c.name].append(elapsed / (count * c.calls))
     return {name: Samples(tuple(v)) for name, v in values.items()}
+
+
+def order_of(contenders: Sequence[Contender], number: int) -> list[Contender]:
+    """The order in round `number`: reversed in odd rounds, one place further every second round."""
+    first = number // 2 % len(contenders)
+    order = [*contenders[first:], *contenders[:first]]
+    return order[::-1] if number % 2 else order
 
 
 def paired_ratio(numerator: Samples, denominator: Samples) -> float:
