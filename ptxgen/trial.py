@@ -50,11 +50,13 @@ def run_gemm(
     data: str = "random",
     seed: int = 0,
     exact: bool = False,
+    unit: str = "wgmma",
 ) -> Trial:
     """Run `ptx` on operands made from `data` and `seed` (see `make_operands`), and check D.
 
     tile: tile_m and tile_n of the kernel, whose edges are looked at. exact: the device sums as a
     tensor core does, so that a sample must be equal bit for bit; sums of integers always must.
+    unit: the tensor core's instruction, see `exact_result`.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
@@ -82,7 +84,7 @@ def run_gemm(
         raw = np.frombuffer(device.read(start, extent + 2 * guard), np.uint8)
     d, stray = _split(problem, raw, guard)
     exact = exact or not emulated or data == "integers"
-    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed)
+    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed, unit=unit)
     return Trial(device.name, durations[-1], max(0.0, durations[0] - durations[-1]), verdict, stray)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import dtype
-from ptxgen.emulator.numerics import FusedModel, fused_dot, fused_model
+from ptxgen.emulator.numerics import fused_dot, fused_model, mma_sync_fp8_sm90
 from ptxgen.operands import Operands
 from ptxgen.problem import BLOCK_SCALES, FP8, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
@@ -88,19 +88,20 @@ def exact_result(
 ) -> Array:
     """D at the crossings of `rows` and `columns`, bit for bit as the kernel computes it.
 
+    unit: wgmma, tcgen05 or mma (mma.sync on sm_90); what the kernel's module calls UNIT.
+
     Source: ptxgen.emulator.numerics; the order of K is ascending in every kernel.
     """
     a, b = _row_major(problem, operands)
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
-    model = fused_model(unit, problem.a, "f32")
     sums = np.zeros((len(rows), len(columns)), np.float32)
     if problem.accumulate == "fast":
-        sums = _chain(problem, a, b, sums, model)
+        sums = _chain(problem, a, b, sums, unit)
     else:
         for k in range(0, problem.k, PROMOTION_K):
             part = np.zeros_like(sums)
             part = _chain(
-                problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, model
+                problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, unit
             )
             if problem.scale in BLOCK_SCALES:
                 scales = _block_scales(problem, operands, k // SCALE_BLOCK, rows, columns)
@@ -138,11 +139,16 @@ def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
     return np.asarray(np.where(np.isfinite(total), odd, total).astype(np.float32))
 
 
-def _chain(problem: Gemm, a: Array, b: Array, c: Array, model: FusedModel) -> Array:
+def _chain(problem: Gemm, a: Array, b: Array, c: Array, unit: str) -> Array:
     step = MMA_K_BYTES // dtype(problem.a).bytes
     missing = -a.shape[1] % step
     if missing:
         a, b = (np.pad(x, ((0, 0), (0, missing))) for x in (a, b))
+    if unit == "mma" and problem.a in FP8:
+        for k in range(0, a.shape[1], step):
+            c = mma_sync_fp8_sm90(a[:, k : k + step], b[:, k : k + step], c)
+        return c
+    model = fused_model(unit, problem.a, "f32")
     return fused_dot(a, b, c, model, problem.a, problem.b) if a.shape[1] else c
 
 

@@ -119,6 +119,7 @@ def _run_gemm(
             data=data,
             seed=seed,
             exact=exact,
+            unit=selection.kernel.UNIT,
         )
     except (PtxError, EmulationError) as error:
         where = rendered.template_line(error.line)

@@ -37,6 +37,8 @@ from ptxgen.warp_schedule import (
 from ptxgen.warp_tiles import ASYNC_COPY_BYTES, BLOCK_ROWS, STEP_BYTES, WarpTile
 
 NAME = "gemm_mma"
+UNIT = "mma"
+"""The tensor core's instruction, as ptxgen.verification models it."""
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 TARGET = "sm_90a"
 """The target where none is asked for."""

@@ -24,6 +24,8 @@ from ptxgen.tmem import AccumulatorLayout, TmemMap
 from ptxgen.tmem_chunks import chunk_registers, chunks
 
 NAME = "gemm_sm100"
+UNIT = "tcgen05"
+"""The tensor core's instruction, as ptxgen.verification models it."""
 TARGETS = ("sm_100a", "sm_100f", "sm_103a")
 TARGET = "sm_100a"
 """The target where none is asked for."""

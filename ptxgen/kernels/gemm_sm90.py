@@ -25,6 +25,8 @@ from ptxgen.plans import Barrier, Plan
 from ptxgen.problem import BLOCK_SCALES, FP8, PROMOTION_K, SCALE_BLOCK, Gemm
 
 NAME = "gemm_sm90"
+UNIT = "wgmma"
+"""The tensor core's instruction, as ptxgen.verification models it."""
 TARGET = "sm_90a"
 TARGETS = (TARGET,)
 VERSION = "8.0"
