@@ -114,7 +114,7 @@ def convert_address(instruction: Instruction) -> list[Micro]:
     if space not in window:
         raise unknown(instruction, f"state space .{space}")
     base = window[space]
-    if space == "param" and isinstance(source, Symbol):
+    if space == "param" and not to_space:
         return [Effect(instruction, _address_of_parameter)]
     if not base or kind == "b32":
         text = "{0}"
@@ -128,13 +128,13 @@ def convert_address(instruction: Instruction) -> list[Micro]:
 
 def _address_of_parameter(em: Emitter, instruction: Instruction) -> None:
     source = instruction.operands[1]
-    assert isinstance(source, Symbol)
-    space, code = em.program.image.address_of(em.program.function, source)
-    if space == "param":
-        code = f"F.machine.param_base + {code}"
-    elif space == "local":
-        code = f"{LOCAL_WINDOW} + {code}"
-    em.write(instruction.operands[0], "b64", "S", code)
+    form, code = em.read(source, "b64")
+    image = em.program.image
+    in_block = em.program.function.is_entry
+    if isinstance(source, Symbol):
+        in_block = image.address_of(em.program.function, source)[0] == "param"
+    base = "F.machine.param_base" if in_block else str(LOCAL_WINDOW)
+    em.write(instruction.operands[0], "b64", form, f"{code} + {base}")
 
 
 @lowers("isspacep")
