@@ -711,17 +711,19 @@ def _promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, obje
         "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
         "scales_bytes": config.scales_bytes,
         "scales_offset": regions.get("scales", 0),
-        "scale_a_rounds": [{"first": i} for i in range(0, config.tile_m, MOVER_LANES)],
-        "scale_b_rounds": [{"first": i} for i in range(0, entries_b, MOVER_LANES)],
+        "scale_a_rounds": _rounds("a", config.tile_m, 0),
+        "scale_b_rounds": _rounds("b", entries_b, offset_b),
+        "num_a_rounds": -(-config.tile_m // MOVER_LANES),
+        "num_b_rounds": max(1, -(-entries_b // MOVER_LANES)),
         "scale_a": {
             "columns_per_entry": 1, "start": "%m_start", "extent": "%m", "shift": 0,
-            "row_bytes": "%a_row_bytes", "k_pointer": "%a_k_pointer", "entries": config.tile_m,
+            "row_bytes": "%a_row_bytes", "matrix": "%scale_a", "k_bytes": "%a_k_bytes", "entries": config.tile_m,
             "offset": 0,
         },
         "scale_b": {
             "columns_per_entry": config.columns_per_scale, "start": "%n_start", "extent": "%n",
             "shift": 0 if config.scale == "group" else SCALE_BLOCK.bit_length() - 1,
-            "row_bytes": "%b_row_bytes", "k_pointer": "%b_k_pointer", "entries": entries_b,
+            "row_bytes": "%b_row_bytes", "matrix": "%scale_b", "k_bytes": "%b_k_bytes", "entries": entries_b,
             "offset": offset_b,
         },
         "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
@@ -741,6 +743,20 @@ def _promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, obje
             for g in range(config.tile_n // 8)
         ],
     }  # fmt: skip
+
+
+def _rounds(operand: str, entries: int, offset: int) -> list[dict[str, object]]:
+    """One copy of the mover per 32 entries of a stage's scales: its registers and its place."""
+    return [
+        {
+            "first": first,
+            "offset": offset + 4 * first,
+            "pointer": f"%{operand}_pointer{i}",
+            "nbytes": f"%{operand}_bytes{i}",
+            "used": f"%{operand}_used{i}",
+        }
+        for i, first in enumerate(range(0, entries, MOVER_LANES))
+    ]
 
 
 def _chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
