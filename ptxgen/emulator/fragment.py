@@ -199,8 +199,12 @@ class Fragment:
         if right == "S" and other.mode == "one" and _same(a, other.lane, b):
             return left
         if left == "S" and self.mode == "one" and _same(b, self.lane, a):
+            if isinstance(right, tuple):
+                # A lone lane has no slabs, so theirs fits in; it may be a wgmma still in flight.
+                mine[right[1]] = theirs[right[1]]
+                return right
             mine[number] = b
-            return "V" if isinstance(right, tuple) else right
+            return right
         bits = TYPE_BITS[kind]
         if bits == 128:
             mine[number] = _merge_wide(a, b, other.mask)

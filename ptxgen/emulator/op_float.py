@@ -1,5 +1,6 @@
 """Floating point: add, sub, mul, fma, min, max, div, square roots and approximations."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ def lower_float(instruction: Instruction) -> list[Micro]:
         arity = 3
     if len(instruction.operands) != arity + 1:
         raise unknown(instruction, f"it must have {arity + 1} operands")
+    if name in ("neg", "abs") and kind in ("f32", "f64") and not flush:
+        return [_signed(instruction, name, kind)]
     packed = kind in ("f16", "f16x2", "bf16", "bf16x2", "f32x2")
     if left or packed or relu or (kind == "f64" and name == "fma"):
         rounding = left[0] if left else "rn"
@@ -51,6 +54,15 @@ def lower_float(instruction: Instruction) -> list[Micro]:
     else:
         operation = _plain(name, kind, arity, flush, saturate, nan)
     return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
+
+
+def _signed(instruction: Instruction, name: str, kind: str) -> Compute:
+    """neg and abs only touch the sign bit, of NaN too."""
+    sign = 1 << 31 if kind == "f32" else 1 << 63
+    text = "{0} ^ " + str(sign) if name == "neg" else "{0} & " + str(sign - 1)
+    plain = "b32" if kind == "f32" else "b64"
+    operation = Elementwise(plain, (plain,), text, text)
+    return Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])
 
 
 _VECTOR = {
@@ -81,7 +93,7 @@ def _plain(name: str, kind: str, arity: int, flush: bool, saturate: bool, nan: b
         scalar = f"float(flush({scalar.format(*inputs)}))"
     if saturate:
         vector, scalar = f"saturate({vector})", f"float(saturate({scalar}))"
-    if kind == "f32" and name in ("add", "sub", "mul", "div", "fma", "rcp", "sqrt"):
+    if kind == "f32":
         vector = f"quiet({vector})"
     return Elementwise(kind, (kind,) * arity, vector, scalar)
 
@@ -91,9 +103,11 @@ def quiet(values: Lanes) -> Lanes:
     """f32 results with NaN made canonical (0x7FFFFFFF)."""
     nan = values != values
     if nan.any():
-        values = values.copy()
-        values.view(U4)[nan] = 0x7FFFFFFF
+        values = np.where(nan, _NAN, values)
     return values
+
+
+_NAN = np.array(0x7FFFFFFF, U4).view(F4)[()]
 
 
 @runtime
@@ -142,7 +156,7 @@ def float_quotient(a: float, b: float) -> float:
 @runtime
 def float_root(a: float) -> float:
     """Square root; NaN below zero."""
-    return a**0.5 if a >= 0 else (a if a == 0 else float("nan"))
+    return math.sqrt(a) if a >= 0 else float("nan")
 
 
 def _unpack(kind: str, bits: Any) -> Any:
@@ -271,7 +285,7 @@ def approximation(instruction: Instruction) -> list[Micro]:
     kind = instruction.modifiers[-1]
     formula = _APPROXIMATIONS[instruction.name]
     if kind == "f32":
-        exact = f"({formula.format('np.asarray({0}, F8)')}).astype(F4)"
+        exact = f"quiet(({formula.format('np.asarray({0}, F8)')}).astype(F4))"
         if "ftz" in instruction.modifiers:
             exact = f"flush({exact})"
         operation = Elementwise(kind, (kind,), exact, f"float({exact})")

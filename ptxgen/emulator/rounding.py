@@ -26,7 +26,10 @@ def round_to(
     rest = scaled - whole
     outward = np.where(sign, -np.asarray(error), np.asarray(error)) * np.ones_like(x)
     back = (rest == 0) & (outward < 0)
-    whole = np.where(back, whole - 1, whole)
+    # just below a power of two the steps are half as wide
+    narrow = back & (whole == float(1 << fraction)) & (e > lowest)
+    e = np.where(narrow, e - 1, e)
+    whole = np.where(narrow, 2 * whole - 1, np.where(back, whole - 1, whole))
     rest = np.where(back, 1.0, rest)
     inexact = (rest > 0) | (outward > 0)
     if rounding == "rn":

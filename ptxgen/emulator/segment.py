@@ -122,7 +122,12 @@ class SegmentWriter:
             slabs = tuple(0 if v is None or v.slab is None else id(v.slab) for v in values)
             vectors.setdefault(slabs, []).append(node)
         for nodes in vectors.values():
-            if len(nodes) < FUSE_FROM or operation.out == "pred" or "pred" in operation.ins:
+            if (
+                len(nodes) < FUSE_FROM
+                or operation.out == "pred"
+                or "pred" in operation.ins
+                or self._are_equal(nodes)
+            ):
                 for node in nodes:
                     self._write_one(node, self._values(node))
             else:
@@ -132,6 +137,17 @@ class SegmentWriter:
                 user.waiting -= 1
                 if not user.waiting:
                     self._ready.setdefault(user.micro.operation, []).append(user)
+
+    def _are_equal(self, nodes: list[_Node]) -> bool:
+        """Whether all nodes have the same operands: gathered, these would be one row."""
+        first, values = nodes[0].micro.sources, self._values(nodes[0])
+        return all(
+            y is x and (x is not None or operand == others)
+            for n in nodes[1:]
+            for x, y, operand, others in zip(
+                values, self._values(n), first, n.micro.sources, strict=True
+            )
+        )
 
     def _values(self, node: _Node) -> list[Value | None]:
         return [
