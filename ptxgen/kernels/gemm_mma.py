@@ -70,6 +70,7 @@ MAX_SIZE = (1 << 31) - 1
 TILE_K_BYTES = (64, 128)
 OPERANDS = ("bf16", "f16", *FP8)
 OUTPUTS = ("bf16", "f16", "f32")
+SCALES = ("none", "tensor", "rowcol")
 ACCUMULATIONS = {"fast": "accumulation_mma_fast", "promoted": "accumulation_mma_promoted"}
 
 
@@ -426,6 +427,12 @@ def _check_formats(problem: Gemm) -> None:
         raise ConfigError(
             f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
             f"a={problem.a}, b={problem.b}, d={problem.d}"
+        )
+    if problem.scale not in SCALES:
+        raise ConfigError(
+            f"{NAME} has scale {', '.join(SCALES)}, got {problem.scale}; try operands that TMA can "
+            "address (base and row stride multiples of 16 bytes, layout nt), which other kernels "
+            "serve"
         )
 
 
