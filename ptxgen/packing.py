@@ -36,3 +36,18 @@ def unpack(packed: Array, name: str, columns: int) -> Array:
     bits = np.unpackbits(packed, axis=-1, bitorder="little", count=columns * kind.bits)
     elements = bits.reshape(*packed.shape[:-1], columns, kind.bits)
     return np.packbits(elements, axis=-1, bitorder="little")[..., 0].view(numpy_dtype(name))
+
+
+def storage(x: Array, name: str) -> bytes:
+    """The bytes in memory of a matrix of shape [rows, columns], from its first element to past its
+    last, the gaps between its rows included.
+
+    x: one element of dtype `name` a byte; its row stride may be larger than its row.
+    """
+    rows, columns = x.shape
+    if not rows or not columns:
+        return b""
+    stride = x.strides[0] // x.itemsize if rows > 1 else columns
+    count = (rows - 1) * stride + columns
+    elements = np.lib.stride_tricks.as_strided(x, (1, count), (0, x.itemsize))
+    return pack(elements, name).tobytes()

@@ -82,9 +82,7 @@ class Chunk:
     is_last: bool
 
 
-def chunks(
-    layout: AccumulatorLayout, staging: DStaging | None, integer: bool
-) -> tuple[Chunk, ...]:
+def chunks(layout: AccumulatorLayout, staging: DStaging | None, integer: bool) -> tuple[Chunk, ...]:
     """All chunks of one warp, left to right.
 
     staging: how D goes through shared memory, or None where it is stored element by element.
@@ -92,9 +90,7 @@ def chunks(
     """
     num_groups = layout.columns // GROUP_COLUMNS
     if staging is None:
-        parts: list[tuple[Any, ...]] = [
-            ((), ()) for _ in range(0, num_groups, GLOBAL_GROUPS)
-        ]
+        parts: list[tuple[Any, ...]] = [((), ()) for _ in range(0, num_groups, GLOBAL_GROUPS)]
         spans = [
             range(first, min(first + GLOBAL_GROUPS, num_groups))
             for first in range(0, num_groups, GLOBAL_GROUPS)

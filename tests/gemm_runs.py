@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.dtypes import dtype
 from ptxgen.emission import make_plan
 from ptxgen.launch import Device
 from ptxgen.operands import POISON, Operands
+from ptxgen.packing import storage
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
@@ -45,7 +47,9 @@ def run_gemm(device: Device, problem: Gemm, config: Any, operands: Operands) -> 
             bases[name] = device.alloc(starts[name] + nbytes + GUARD_BYTES)
             image = np.full(starts[name] + nbytes + GUARD_BYTES, POISON, np.uint8)
             if name in arrays and nbytes:
-                image[starts[name] : starts[name] + nbytes] = _storage(arrays[name])[:nbytes]
+                image[starts[name] : starts[name] + nbytes] = _bytes(problem, name, arrays[name])[
+                    :nbytes
+                ]
             device.write(bases[name], image.tobytes())
         addresses = {name: base + starts[name] for name, base in bases.items()}
         if problem.m and problem.n:
@@ -57,6 +61,13 @@ def run_gemm(device: Device, problem: Gemm, config: Any, operands: Operands) -> 
             device.free(base)
     d, outside = _split(problem, whole, starts["d"])
     return Run(d, bool((outside == POISON).all()))
+
+
+def _bytes(problem: Gemm, name: str, x: Any) -> Any:
+    """What an operand is in memory; formats below 8 bits are packed."""
+    if name in ("a", "b") and dtype(getattr(problem, name)).is_packed:
+        return np.frombuffer(storage(x, getattr(problem, name)), np.uint8)
+    return _storage(x)
 
 
 def _storage(x: Any) -> Any:

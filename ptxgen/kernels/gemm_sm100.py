@@ -134,10 +134,7 @@ class Config:
     def tmem(self) -> TmemMap:
         """Tensor memory of one CTA."""
         return TmemMap.lay_out(
-            [
-                (f"d[{i}]", self.accumulator.columns, "accumulator")
-                for i in range(self.accumulators)
-            ]
+            [(f"d[{i}]", self.accumulator.columns, "accumulator") for i in range(self.accumulators)]
         )
 
     @property
@@ -313,6 +310,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     if "tile_m" not in values:
         values["tile_m"] = 64 if problem.m <= 64 * group else 128
     config = Config(**values)  # type: ignore[arg-type]
+    _check_values(config)
     if "tile_n" not in chosen:
         step = tile_n_step(config)
         config = replace(config, tile_n=max(step, min(256, align_up(problem.n, step))))

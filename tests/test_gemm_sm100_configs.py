@@ -1,0 +1,186 @@
+"""Configurations of gemm_sm100: legal ones assemble cleanly, illegal ones are refused by name."""
+
+import itertools
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptxgen.assembler import assemble
+from ptxgen.errors import ConfigError, ProblemError
+from ptxgen.kernels import gemm_sm100
+from ptxgen.kernels.gemm_sm100 import Config
+from ptxgen.problem import Gemm
+from ptxgen.ptx.forms import min_version
+from ptxgen.ptx.parser import parse
+from ptxgen.renderer import render
+
+CI_SAMPLE = 24
+"""Configurations that CI assembles; `--all` assembles 480."""
+TYPES = [
+    ("bf16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("e4m3", "e5m2"), ("e5m2", "e4m3"),
+    ("e2m1", "e4m3"), ("e3m2", "e2m3"), ("e2m1", "e2m1"), ("s8", "u8"), ("u8", "u8"),
+]  # fmt: skip
+CLUSTERS = [(1, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2), (2, 2, 1), (2, 4, 1), (2, 2, 2)]
+
+
+def problem_of(config: Config) -> Gemm:
+    return Gemm(512, 512, 512, config.a, config.b, config.d, config.layout, config.scale)
+
+
+@cache
+def corner_configs() -> list[Config]:
+    """Legal corners of kinds, layouts, pairs, tiles, clusters, schedulers, stores and targets."""
+    found = []
+    for (a, b), d, layout, scale in itertools.product(
+        TYPES, ("bf16", "f16", "f32", "s32"), ("nt", "nn", "tn", "tt"), ("none", "rowcol", "tensor")
+    ):
+        try:
+            problem = Gemm(512, 512, 512, a, b, d, layout, scale)
+            gemm_sm100.check_operands(problem)
+        except (ConfigError, ProblemError):
+            continue
+        for (group, cluster_m, cluster_n), tile_m, tile_n, store in itertools.product(
+            CLUSTERS, (64, 128), (8, 24, 64, 96, 160, 256), ("tma", "global")
+        ):
+            # The other fields vary with the corner, so that the list stays a list.
+            index = len(found)
+            chosen: dict[str, int | str] = {
+                "cta_group": group, "cluster_m": cluster_m, "cluster_n": cluster_n,
+                "tile_m": tile_m, "tile_n": tile_n, "store": store,
+                "target": gemm_sm100.TARGETS[index % 3],
+                "scheduler": ("static", "clc")[index % 2],
+                "swizzle_bytes": (128, 64, 32, 0)[index % 4],
+                "accumulators": 1 + index % 2,
+            }  # fmt: skip
+            if index % 5 == 0:
+                chosen["stages"] = 1
+            try:
+                found.append(gemm_sm100.default_config(problem, **chosen))
+            except ConfigError:
+                chosen |= {"swizzle_bytes": 128, "target": "sm_100a"}
+                try:
+                    found.append(gemm_sm100.default_config(problem, **chosen))
+                except ConfigError:
+                    continue
+    return found
+
+
+def covering_sample(count: int) -> list[Config]:
+    """`count` configs that show as many pairs of field values as a greedy walk finds."""
+    rng = random.Random(0)
+    sample: list[Config] = []
+    seen: set[tuple[object, ...]] = set()
+    for _ in range(count):
+        tried = rng.sample(corner_configs(), 100)
+        best = max(tried, key=lambda c: len(_pairs(c) - seen))
+        sample.append(best)
+        seen |= _pairs(best)
+    return sample
+
+
+def _pairs(config: Config) -> set[tuple[object, ...]]:
+    return set(itertools.combinations(vars(config).items(), 2))
+
+
+def _assembles_cleanly(config: Config) -> None:
+    plan = gemm_sm100.plan(problem_of(config), config)
+    text = render(plan).text
+    version, _ = min_version(parse(text), plan.target)
+    assert version == plan.version
+    cubin = assemble(text, plan.target)
+    assert cubin.spill_bytes == 0
+    assert cubin.messages == ()
+    assert cubin.registers <= 255
+
+
+def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
+    for config in covering_sample(CI_SAMPLE):
+        _assembles_cleanly(config)
+
+
+@pytest.mark.slow
+def test_many_corner_configs_assemble_without_spill_or_message() -> None:
+    sample = covering_sample(480)
+    assert len(set(sample)) >= 400
+    for config in sample:
+        _assembles_cleanly(config)
+
+
+FIELDS = {
+    "a": st.sampled_from(["e4m3", "e2m1", "e3m2", "bf16", "f16", "tf32", "s8", "f32", "int8"]),
+    "b": st.sampled_from(["e4m3", "e2m3", "bf16", "f16", "tf32", "u8"]),
+    "d": st.sampled_from(["bf16", "f16", "f32", "s32", "e4m3"]),
+    "layout": st.sampled_from(["nt", "nn", "tn", "tt", "xx"]),
+    "scale": st.sampled_from(["none", "tensor", "rowcol", "block", "other"]),
+    "accumulate": st.sampled_from(["fast", "promoted", "other"]),
+}
+TUNED = {
+    "target": st.sampled_from(["sm_100a", "sm_100f", "sm_103a", "sm_90a", "sm_100"]),
+    "cta_group": st.integers(0, 3),
+    "tile_m": st.integers(-64, 320),
+    "tile_n": st.integers(-8, 300),
+    "tile_k": st.sampled_from([0, 16, 32, 64, 128, 256]),
+    "stages": st.integers(-1, 40),
+    "cluster_m": st.integers(0, 5),
+    "cluster_n": st.integers(0, 5),
+    "accumulators": st.integers(0, 3),
+    "scheduler": st.sampled_from(["static", "clc", "other"]),
+    "swizzle_bytes": st.sampled_from([0, 16, 32, 64, 128, 256]),
+    "store": st.sampled_from(["tma", "global", "other"]),
+    "warpgroups": st.just(2),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.fixed_dictionaries(FIELDS), st.fixed_dictionaries({}, optional=TUNED))
+def test_any_config_renders_or_is_refused_by_our_own_error(
+    fields: dict[str, str], tuned: dict[str, int | str]
+) -> None:
+    try:
+        problem = Gemm(100, 120, 256, **fields)  # type: ignore[arg-type]
+        config = gemm_sm100.default_config(problem, **tuned)
+        text = render(gemm_sm100.plan(problem, config)).text
+    except (ConfigError, ProblemError):
+        return
+    assert text.startswith("//")
+
+
+@pytest.mark.parametrize(
+    ("problem", "chosen", "message"),
+    [
+        (Gemm(256, 256, 256, "s8", "s8"), {"target": "sm_103a"}, "kind::i8, which sm_103a lacks"),
+        (Gemm(256, 256, 100, "e2m1", "e4m3", a_stride=128, b_stride=128), {},
+         "rows of 100 elements of e2m1.*multiple of 128.*k=128"),
+        (Gemm(256, 256, 256, "e2m1", "e2m1"), {"swizzle_bytes": 64}, "try swizzle=128"),
+        (Gemm(256, 256, 256, "tf32", "tf32", layout="tt"), {}, "must be K-major"),
+        (Gemm(256, 256, 256), {"cta_group": 2, "cluster_m": 1}, "whole pairs.*try 2x1"),
+        (Gemm(256, 256, 256), {"cta_group": 1, "tile_m": 128, "tile_n": 24},
+         "multiple of 16.*try tile_n=32"),
+        (Gemm(256, 256, 256), {"warpgroups": 2}, "gemm_sm100 has no warpgroups"),
+        (Gemm(256, 256, 256, "e4m3", "e4m3", accumulate="promoted"), {}, "must be fast"),
+        (Gemm(256, 256, 256, scale="block"), {}, "has no scale=block"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_by_name(
+    problem: Gemm, chosen: dict[str, int | str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        gemm_sm100.plan(problem, gemm_sm100.default_config(problem, **chosen))
+
+
+def test_stage_hint_is_itself_legal() -> None:
+    problem = Gemm(512, 512, 512)
+    tile: dict[str, int | str] = {"tile_m": 128, "tile_n": 256, "cta_group": 1}
+    with pytest.raises(ConfigError, match="try stages<=4") as caught:
+        gemm_sm100.default_config(problem, stages=9, **tile)
+    assert "232448" in str(caught.value)
+    gemm_sm100.default_config(problem, stages=4, **tile)
+
+
+def test_every_config_of_the_grid_has_a_verdict() -> None:
+    verdicts = list(gemm_sm100.configs(Gemm(512, 512, 512)))
+    assert sum(reason is None for _, reason in verdicts) > 400
+    assert all(reason is None or reason for _, reason in verdicts)
