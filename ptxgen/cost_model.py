@@ -52,6 +52,9 @@ EXPOSED_PROMOTION = {1: 1.0, 2: 0.45}
 OVERLAPPED_PROMOTION = 0.15
 """The same where two accumulator sets take turns."""
 MMA_M = 64
+"""Rows of one wgmma."""
+TCGEN05_M = 128
+"""Rows of one tcgen05.mma in one CTA."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class _Tile:
 
 
 def estimate(problem: Gemm, config: Any, gpu: GpuModel) -> Cost:
-    """Cost of `config` (any kernel's, with tile, stages, cluster and warpgroups) for `problem`.
+    """Cost of `config` (any kernel's, with tile, stages, cluster and swizzle) for `problem`.
 
     A config may have split_k: CTAs that share the k-tiles of one tile.
     """
@@ -138,16 +141,21 @@ def estimate(problem: Gemm, config: Any, gpu: GpuModel) -> Cost:
     )
 
 
+def _overlaps_epilogue(config: Any) -> bool:
+    """Whether a tile of D is stored while the next one is computed."""
+    return getattr(config, "store", "") == "deferred" or getattr(config, "accumulators", 1) > 1
+
+
 def _tile(problem: Gemm, config: Any, gpu: GpuModel, split_k: int) -> _Tile:
     kind = dtype(problem.a)
     k_tiles = ceil(ceil(problem.k / config.tile_k) / split_k)
     k = k_tiles * config.tile_k
     rate = gpu.fp8_tflops if kind.bytes == 1 else gpu.bf16_tflops
     mma_s = 2 * config.tile_m * config.tile_n * k / (rate * 1e12 * SUSTAINED_MMA / gpu.num_sms)
-    # wgmma reads A once and B once for every 64 rows; TMA writes both once.
-    blocks = config.tile_m / MMA_M
+    # An MMA reads its rows of A once and B once; TMA writes both once.
+    blocks = config.tile_m / (MMA_M if hasattr(config, "warpgroups") else TCGEN05_M)
     row_bytes = k * kind.bytes
-    read = blocks * (MMA_M + config.tile_n) * row_bytes / SMEM_BYTES_PER_CLOCK
+    read = (config.tile_m + blocks * config.tile_n) * row_bytes / SMEM_BYTES_PER_CLOCK
     box_row_bytes = config.swizzle_bytes or UNSWIZZLED_ROW_BYTES
     written = (config.tile_m + config.tile_n) * row_bytes / box_row_bytes
     smem_s = (read + written) / CLOCK_HZ
@@ -157,15 +165,15 @@ def _tile(problem: Gemm, config: Any, gpu: GpuModel, split_k: int) -> _Tile:
     compute_s = max(mma_s, smem_s, ring_s)
     if config.cluster_m * config.cluster_n > 1:
         compute_s += k_tiles * CLUSTER_CLOCKS_PER_K_TILE / CLOCK_HZ
-    if config.accumulate == "promoted":
+    if problem.accumulate == "promoted":
         additions = config.tile_m * config.tile_n * ceil(k / PROMOTION_K)
-        exposed = EXPOSED_PROMOTION.get(config.warpgroups, 0.45)
+        exposed = EXPOSED_PROMOTION.get(getattr(config, "warpgroups", 2), 0.45)
         if getattr(config, "overlaps_promotion", False):
             exposed = OVERLAPPED_PROMOTION
         compute_s += exposed * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
     d_bytes = config.tile_m * config.tile_n * dtype(problem.d).bytes
     epilogue_s = (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
-    overlapped = getattr(config, "store", "") == "deferred"
+    overlapped = _overlaps_epilogue(config)
     compute_s += epilogue_s * (OVERLAPPED_EPILOGUE if overlapped else 1.0)
     return _Tile(
         compute_s,

@@ -41,9 +41,8 @@ class Image:
 @lru_cache(maxsize=2048)
 def config_text(kernel: str, config: Any) -> str:
     """The PTX of a config. The text depends on the config alone, so no problem is asked for."""
-    problem = Gemm(
-        0, 0, 0, config.a, config.b, config.d, config.layout, config.scale, config.accumulate
-    )
+    accumulate = getattr(config, "accumulate", "fast")
+    problem = Gemm(0, 0, 0, config.a, config.b, config.d, config.layout, config.scale, accumulate)
     return render(KERNELS[kernel].plan(problem, config)).text
 
 

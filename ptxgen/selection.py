@@ -28,6 +28,9 @@ from ptxgen.tuning_table import (
 DEFAULT_GPU = "H200"
 BATCH_INVARIANT_M = 256
 """The m for which a batch-invariant config is chosen, whatever m is."""
+STEP_FIELDS = ("tile_m", "cluster_m", "cluster_n", "warpgroups", "cta_group", "accumulators",
+               "scheduler", "warps_m", "warps_n")  # fmt: skip
+"""Fields of the kernels' Configs of which neighbours differ in one."""
 OVERLAPPING_STORES = ("tma", "deferred")
 """Ways of storing D that serve the same problems."""
 ROWS_TRIED = 8
@@ -177,8 +180,8 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
             continue
         steps = [
             name
-            for name in ("tile_m", "cluster_m", "cluster_n", "warpgroups")
-            if getattr(other, name) != getattr(config, name)
+            for name in STEP_FIELDS
+            if getattr(other, name, None) != getattr(config, name, None)
         ]
         if {"cluster_m", "cluster_n"} <= set(steps):
             steps.remove("cluster_n")  # 2x1 and 1x2 are one step apart

@@ -10,7 +10,7 @@ from ptxgen import selection
 from ptxgen.devices import GPU_MODELS
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
-from ptxgen.kernels import gemm_sm90
+from ptxgen.kernels import KERNELS, gemm_sm90
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import (
     Environment,
@@ -159,8 +159,14 @@ def test_an_architecture_without_a_kernel_is_refused_by_name() -> None:
         selection.choose(PROBLEM, replace(H200, arch="sm_70"))
 
 
-def test_another_architecture_gets_a_config_for_its_own_target(table: TuningTable) -> None:
-    assert selection.choose(replace(PROBLEM, a="bf16", b="bf16"), "B200").target == "sm_100a"
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_configs_of_every_kernel_are_ranked(table: TuningTable, kernel: str) -> None:
+    target = KERNELS[kernel].TARGETS[0]
+    gpu = replace(H200, arch=target)
+    problem = Gemm(1111, 2224, 3344, "bf16", "bf16", "bf16")
+    found = selection.choice(problem, gpu)
+    assert (found.kernel, getattr(found.config, "target", target)) == (kernel, target)
+    assert config_hash(kernel, found.config)
 
 
 def test_every_shipped_row_is_legal_and_tuned_for_the_present_kernel_text() -> None:
