@@ -232,6 +232,12 @@ class Config:
                     f"copy of {tile.unit_bytes} B for each of {tile.threads} threads; try a larger "
                     "tile_k or fewer warps"
                 )
+            if tile.units_per_row > tile.threads:
+                raise ConfigError(
+                    f"{name}={tile.rows}: a stored row of the tile has {tile.units_per_row} units "
+                    f"of {tile.unit_bytes} B, which {tile.threads} threads cannot copy at once; "
+                    "try more warps"
+                )
 
     def _check_registers(self) -> None:
         a, b = self.a_tile, self.b_tile
