@@ -23,15 +23,15 @@ min.s32 max.s32 min.u32 max.u32 div.s32 div.u32 rem.s32 rem.u32 and.b32 or.b32 x
 shr.u32 shr.s32 add.f32 sub.f32 mul.f32 add.rz.f32 add.rm.f32 mul.rp.f32 add.ftz.f32 add.sat.f32
 min.f32 max.f32 min.NaN.f32 div.rn.f32 div.rz.f32 add.f16x2 mul.f16x2 max.f16x2 add.bf16x2
 mul.bf16x2 min.bf16x2 cvt.rn.bf16x2.f32 cvt.rn.f16x2.f32 cvt.rz.bf16x2.f32
-cvt.rn.relu.bf16x2.f32 bmsk.clamp.b32 copysign.f32 set.lt.u32.s32 set.ge.u32.f32""".split()
+cvt.rn.relu.bf16x2.f32 bmsk.clamp.b32 copysign.f32 set.lt.u32.s32 set.ge.u32.f32"""
 UNARY = """not.b32 neg.s32 abs.s32 neg.f32 abs.f32 popc.b32 clz.b32 brev.b32 bfind.u32 bfind.s32
 bfind.shiftamt.u32 sqrt.rn.f32 rcp.rn.f32 ex2.approx.f32 cvt.s32.s16 cvt.u32.u8 cvt.s32.s8
 cvt.rn.f32.s32 cvt.rz.f32.u32 cvt.rzi.s32.f32 cvt.rni.u32.f32 cvt.rmi.s32.f32 cvt.rpi.s32.f32
 cvt.rzi.f32.f32 cvt.sat.u32.s32 cvt.rna.tf32.f32 cvt.rn.tf32.f32 cvt.sat.f32.f32 cnot.b32
-neg.f16x2 abs.bf16x2 ex2.approx.f16x2 cvt.sat.s8.s32""".split()
+neg.f16x2 abs.bf16x2 ex2.approx.f16x2 cvt.sat.s8.s32"""
 TERNARY = """mad.lo.s32 mad.lo.u32 mad.hi.u32 fma.rn.f32 fma.rz.f32 fma.rn.f16x2 fma.rn.bf16x2
 fma.rn.relu.f16x2 sad.u32 sad.s32 bfe.u32 bfe.s32 prmt.b32 shf.l.wrap.b32 shf.r.clamp.b32
-slct.b32.s32""".split()
+slct.b32.s32"""
 
 
 def _all_forms(opcode: str, arity: int) -> dict[str, NDArray[np.uint32]]:
@@ -70,8 +70,10 @@ setp.lt.u32 %p1, %r5, 32;
 
 
 @pytest.mark.parametrize(
-    "opcode, arity",
-    [(o, 2) for o in BINARY] + [(o, 1) for o in UNARY] + [(o, 3) for o in TERNARY],
+    ("opcode", "arity"),
+    [(o, 2) for o in BINARY.split()]
+    + [(o, 1) for o in UNARY.split()]
+    + [(o, 3) for o in TERNARY.split()],
 )
 def test_every_representation_of_a_value_gives_the_same_bits(opcode: str, arity: int) -> None:
     found = _all_forms(opcode, arity)
@@ -121,7 +123,7 @@ KNOWN: list[tuple[str, list[int], int]] = [
 ]
 
 
-@pytest.mark.parametrize("opcode, operands, expected", KNOWN, ids=lambda v: str(v)[:20])
+@pytest.mark.parametrize(("opcode", "operands", "expected"), KNOWN, ids=lambda v: str(v)[:20])
 def test_an_operation_has_the_value_that_ptx_defines(
     opcode: str, operands: list[int], expected: int
 ) -> None:

@@ -301,9 +301,7 @@ class Emitter:
     def gather(self, values: Sequence[Value | None], operands: Sequence[Operand], kind: str) -> str:
         """Expression of several registers of one type as (n, 32), or whatever broadcasts to it."""
         first = values[0]
-        if all(v is first for v in values) and (
-            first is not None or all(o == operands[0] for o in operands)
-        ):
+        if self.all_same(values, operands):
             return self.read_as(first, operands[0], kind)[1]
         if first is not None and first.slab is not None:
             slab = first.slab
@@ -326,7 +324,7 @@ class Emitter:
         return code if domain(kind) == "u" else f"{code}.view({numpy_type(kind)})"
 
     def gather_operands(self, operands: Sequence[Operand], kind: str) -> str:
-        """Registers and literals as an array that broadcasts to (n, 32)."""
+        """Registers and literals as an array (n, 32) or (n, 1)."""
         values: list[Value | None] = []
         for operand in operands:
             register = register_of(operand)
@@ -338,7 +336,20 @@ class Emitter:
             if value is None or value.form == UNDEFINED:
                 value = self.undefined(number)
             values.append(value)
-        return self.gather(values, operands, kind)
+        code = self.gather(values, operands, kind)
+        if self.all_same(values, operands):
+            if self.read_as(values[0], operands[0], kind)[0] == "S":
+                return f"np.full(({len(operands)}, 1), {code}, {numpy_type(kind)})"
+            return f"np.broadcast_to({code}, ({len(operands)}, 32))"
+        return code
+
+    @staticmethod
+    def all_same(values: Sequence[Value | None], operands: Sequence[Operand]) -> bool:
+        """Whether all operands are one and the same value."""
+        first = values[0]
+        return all(v is first for v in values) and (
+            first is not None or all(o == operands[0] for o in operands)
+        )
 
     # Writing
 
