@@ -14,9 +14,6 @@ from ptxgen.errors import ArgumentError
 Array = np.ndarray[Any, Any]
 
 
-FP8 = ("e4m3", "e5m2")
-
-
 def numpy_dtype(name: str) -> "np.dtype[Any]":
     """The numpy dtype of our dtype `name` (ml_dtypes for those that numpy lacks)."""
     return np.dtype(getattr(ml_dtypes, dtype(name).numpy_name, dtype(name).numpy_name))
@@ -28,13 +25,24 @@ def cast(x: Array, name: str) -> Array:
     NaN stays NaN.
     """
     limit = dtype(name).max_finite
-    return np.clip(x, -limit, limit).astype(numpy_dtype(name))
+    kind = numpy_dtype(name)
+    if kind.kind in "iu":
+        return np.clip(np.rint(x), np.iinfo(kind).min, limit).astype(kind)
+    rounded = np.clip(x, -limit, limit).astype(kind)
+    return _round_to_tf32(rounded) if name == "tf32" else rounded
+
+
+def _round_to_tf32(x: Array) -> Array:
+    """float32 values whose 13 lowest bits are zero, rounded to nearest-even; NaN stays NaN."""
+    bits = x.view(np.uint32)
+    rounded = (bits + 0xFFF + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(x), x, rounded.view(np.float32))
 
 
 def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
     """x of any shape -> (q of dtype `name`, one float32 scale, shape [1]).
 
-    The largest magnitude of x becomes the largest of an FP8 format, and 1 in 16-bit formats (their
+    The largest magnitude of x becomes the largest of a format of up to 8 bits, and 1 in 16-bit formats (their
     range is wide enough, and products of their largest values overflow). A zero x gets scale 1.
 
     Raises: ArgumentError if x holds NaN or infinity.
@@ -80,7 +88,7 @@ def _scale(amax: Any, name: str) -> Array:
     """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
     if not np.all(np.isfinite(amax)):
         raise ArgumentError("quantisation needs finite values, got NaN or infinity; try nan_to_num")
-    largest = dtype(name).max_finite if name in FP8 else 1.0
+    largest = dtype(name).max_finite if dtype(name).bits <= 8 else 1.0
     scale = (np.asarray(amax, np.float64) / largest).astype(np.float32)
     smallest = np.finfo(np.float32).smallest_normal
     usable = np.where(scale >= smallest, scale, np.float32(1.0))

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.dtypes import dtype
 from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import LaunchError
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands
+from ptxgen.packing import storage
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
 from ptxgen.verification import Verdict, verify
@@ -125,8 +127,8 @@ def digest(ptx: str) -> str:
 def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
     """The bytes of each input buffer, by its name in the launch."""
     contents = {
-        "a": _storage(operands.a, problem.extent_bytes("a")),
-        "b": _storage(operands.b, problem.extent_bytes("b")),
+        "a": _storage(operands.a, problem.a, problem.extent_bytes("a")),
+        "b": _storage(operands.b, problem.b, problem.extent_bytes("b")),
     }
     if operands.scale_a is not None and operands.scale_b is not None:
         contents["scale_a"] = operands.scale_a.tobytes()
@@ -134,10 +136,12 @@ def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
     return contents
 
 
-def _storage(x: Any, nbytes: int) -> bytes:
-    """The bytes from the first to past the last element of a view, gaps included."""
+def _storage(x: Any, name: str, nbytes: int) -> bytes:
+    """The bytes from the first to past the last element of a view of dtype `name`, gaps included."""
     if not nbytes:
         return b""
+    if dtype(name).is_packed:
+        return storage(x, name)
     first = x.view(np.uint8)
     return np.lib.stride_tricks.as_strided(first, (nbytes,), (1,)).tobytes()
 

@@ -14,7 +14,7 @@ import numpy as np
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.numerics import fused_dot, fused_model, mma_sync_fp8_sm90
 from ptxgen.operands import Operands
-from ptxgen.problem import BLOCK_SCALES, FP8, PROMOTION_K, SCALE_BLOCK, Gemm
+from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -69,6 +69,8 @@ def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | N
 
     scale_a, scale_b: the vectors for the rows and columns of `sums` (one element each if tensor).
     """
+    if problem.d == "s32":
+        return sums
     alpha = np.float32(problem.alpha)
     with np.errstate(over="ignore", invalid="ignore"):
         if problem.scale == "none" or problem.scale in BLOCK_SCALES:
@@ -93,6 +95,10 @@ def exact_result(
     Source: ptxgen.emulator.numerics; the order of K is ascending in every kernel.
     """
     a, b = _row_major(problem, operands)
+    if problem.a in INTEGERS:
+        integers = (a[rows].astype(np.float64) @ b[columns].astype(np.float64).T).astype(np.int32)
+        sums = integers if problem.d == "s32" else integers.astype(np.float32)
+        return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
     sums = np.zeros((len(rows), len(columns)), np.float32)
     if problem.accumulate == "fast":
@@ -108,10 +114,17 @@ def exact_result(
                 sums = fused_multiply_add(part, scales[0][:, None] * scales[1][None, :], sums)
             else:
                 sums = sums + part
+    return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
+
+
+def _crossing_scales(
+    problem: Gemm, operands: Operands, rows: Array, columns: Array
+) -> tuple[Array | None, Array | None]:
+    """The vectors of scales for the given rows and columns of D."""
     scale_a, scale_b = operands.scale_a, operands.scale_b
     if problem.scale == "rowcol" and scale_a is not None and scale_b is not None:
-        scale_a, scale_b = scale_a[rows], scale_b[columns]
-    return finish(problem, sums, scale_a, scale_b)
+        return scale_a[rows], scale_b[columns]
+    return scale_a, scale_b
 
 
 def _block_scales(
@@ -180,7 +193,7 @@ def error_bound(problem: Gemm, magnitude: Array, result: Array, share: float = 1
     else:
         accumulation = steps * per_step
     rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
-    smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149}[problem.d]
+    smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "s32": 0.5}[problem.d]
     return np.asarray(
         share * accumulation * magnitude
         + rounding * (np.abs(result) + share * accumulation * magnitude)
