@@ -90,7 +90,6 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
     ("arguments", "message"),
     [
         (("--arch", "sm_90"), "try sm_90a"),
-        (("--arch", "sm_100f"), "has no kernel for a dense GEMM"),
         (("--a", "e4m3", "--arch", "sm_80"), "mma.sync has FP8 from sm_89 on"),
         (("--a", "bf16", "--b", "f16"), "must be bf16 with bf16"),
         (("--m", "-1"), "m must be >= 0, got -1"),

@@ -10,6 +10,7 @@ import click
 
 from ptxgen.arch import ARCHS, arch
 from ptxgen.dtypes import DTYPES
+from ptxgen.errors import ConfigError
 from ptxgen.kernels import kernel_for, target_fields
 from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
 
@@ -77,6 +78,9 @@ _CONFIG = (
     click.option("--cluster", type=SizeList("m", "n", required=1),
                  help="CTAs that share tiles, along M and along N."),
     click.option("--warpgroups", type=int, help="Consumer warpgroups."),
+    click.option("--cta-group", type=int, help="CTAs that work on one tcgen05 MMA: 1 or 2."),
+    click.option("--scheduler", type=click.Choice(["static", "clc"]),
+                 help="How CTAs of tcgen05 kernels find tiles; clc: cluster launch control."),
     click.option("--swizzle", type=click.Choice(["auto", "none", "32", "64", "128"]),
                  default="auto", show_default=True, help="Swizzle of A and B in shared memory."),
     click.option("--store", type=click.Choice(["auto", "tma", "global"]), default="auto",
@@ -130,7 +134,14 @@ def select(values: dict[str, Any]) -> Selection:
     problem = Gemm(**described)
     target = arch(values["arch"]).name
     kernel = kernel_for(problem, target)
-    return Selection(problem, kernel, _chosen(values), target_fields(kernel, target))
+    chosen = _chosen(values)
+    known = {f.name for f in fields(kernel.Config)}
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(
+                f"{kernel.NAME} has no {name}, and serves this problem on {target}; try without it"
+            )
+    return Selection(problem, kernel, chosen, target_fields(kernel, target))
 
 
 def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
@@ -141,7 +152,7 @@ def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
             chosen[f"{option}_{name}"] = size
     if values["cluster"] and len(values["cluster"]) == 1:
         chosen["cluster_n"] = 1
-    for name in ("stages", "warpgroups"):
+    for name in ("stages", "warpgroups", "cta_group", "scheduler"):
         if values[name] is not None:
             chosen[name] = values[name]
     if values["swizzle"] != "auto":
