@@ -52,6 +52,17 @@ def read_map(F: "Fragment", address: int, line: int) -> DecodedMap:
     return _decoded(data.tobytes())
 
 
+def trimmed(
+    tensor_map: DecodedMap, copied: "Copy", coordinates: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Coordinates without trailing zeros past the map's rank: public kernels pass them (fast.cu
+    copies from rank-3 maps by the .5d form), so the hardware does not mind."""
+    rank = tensor_map.rank
+    if copied.mode == "tile" and len(coordinates) > rank and not any(coordinates[rank:]):
+        return coordinates[:rank]
+    return coordinates
+
+
 def receivers(
     F: "Fragment", destination: int, barrier: int, copied: "Copy", ctas: int
 ) -> "list[tuple[Cta, int, Cta, int]]":
@@ -86,6 +97,7 @@ def load_tensor(
     """cp.async.bulk.tensor from global to shared memory."""
     machine = F.machine
     tensor_map = read_map(F, source, copied.line)
+    coordinates = trimmed(tensor_map, copied, coordinates)
     targets = receivers(F, destination, barrier, copied, ctas)
     read, rows, row_bytes, tx_bytes = _reader(machine, copied, tensor_map, coordinates, offsets)
     for cta, offset, signalled, signal in targets:
@@ -191,6 +203,7 @@ def store_tensor(
     machine = F.machine
     memory = machine.memory
     tensor_map = read_map(F, destination, copied.line)
+    coordinates = trimmed(tensor_map, copied, coordinates)
     cta = F.cta
     offset = cta.own(source)
     boxes: list[Box] = []

@@ -80,10 +80,12 @@ class Cta:
             self._tmem = TensorMemory(cta=self.index, track=self.machine.tracks)
         return self._tmem
 
-    def peer(self, address: int) -> "tuple[Cta, int]":
+    def peer(self, address: int, must_live: bool = True) -> "tuple[Cta, int]":
         """CTA and offset of a shared::cluster address.
 
-        Raises: OutOfBoundsError for a rank outside the cluster.
+        Signals to a CTA that has exited are let through (`must_live` false): public kernels rely on
+        it, and an observer can tell from the exit. Data accesses are not.
+        Raises: OutOfBoundsError for a rank outside the cluster, or an exited CTA.
         """
         rank = address >> 24
         offset = address & 0xFFFFFF
@@ -96,7 +98,7 @@ class Cta:
                 f"{len(ctas)} CTA(s)"
             )
         found = ctas[rank]
-        if found.exited:
+        if must_live and found.exited:
             raise OutOfBoundsError(
                 f"shared::cluster address {address:#x} names CTA rank {rank}, which has exited; "
                 "end kernels that use remote shared memory with a cluster barrier"

@@ -13,7 +13,6 @@ from ptxgen.emulator.runtime import runtime
 from ptxgen.ptx.module import Address, Instruction, Operand, Register, Sink
 
 if TYPE_CHECKING:
-    from ptxgen.emulator.cta import Cta
     from ptxgen.emulator.fragment import Fragment
 
 _ARRIVES = ("arrive", "arrive_drop")
@@ -121,7 +120,7 @@ def barrier_inval(F: "Fragment", lane: int, address: int, _: int, line: int) -> 
 @runtime
 def barrier_expect_tx(F: "Fragment", lane: int, address: int, nbytes: int, line: int) -> None:
     """mbarrier.expect_tx."""
-    cta, offset = F.cta.peer(address)
+    cta, offset = F.cta.peer(address, must_live=False)
     F.machine.epoch += 1
     cta.mbarriers.expect_tx(offset, nbytes, _lane(F, lane, line))
 
@@ -129,7 +128,7 @@ def barrier_expect_tx(F: "Fragment", lane: int, address: int, nbytes: int, line:
 @runtime
 def barrier_complete_tx(F: "Fragment", lane: int, address: int, nbytes: int, line: int) -> None:
     """mbarrier.complete_tx."""
-    cta, offset = F.cta.peer(address)
+    cta, offset = F.cta.peer(address, must_live=False)
     F.machine.epoch += 1
     if cta.mbarriers.complete_tx(offset, nbytes, _lane(F, lane, line)):
         cta.phase_completed(offset)
@@ -172,7 +171,7 @@ def barrier_arrive(
     no_complete: bool, order: str, line: int,
 ) -> int:  # fmt: skip
     """mbarrier.arrive in all forms; the state token."""
-    cta, offset = F.cta.peer(address)
+    cta, offset = F.cta.peer(address, must_live=False)
     F.machine.epoch += 1
     semantics, _, scope = order.partition(".")
     arrival = cta.mbarriers.arrive(
@@ -284,8 +283,3 @@ def _pending_count(em: Emitter, instruction: Instruction) -> None:
 def pending_of(state: int) -> int:
     """mbarrier.pending_count of one token."""
     return pending_count(state)
-
-
-def owner(F: "Fragment", address: int) -> "tuple[Cta, int]":
-    """CTA and offset of a barrier by its shared::cluster address."""
-    return F.cta.peer(address)
