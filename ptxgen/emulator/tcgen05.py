@@ -114,12 +114,23 @@ def relinquish_tmem(F: "Fragment", line: int) -> None:
         F.observer.on_tensor_memory(F.origin(line), "relinquish", 0, 0)
 
 
+def own_lanes(F: "Fragment", address: int) -> int:
+    """An address with its lane quarter replaced by the warp's own.
+
+    A warp reaches its own 32 lanes only, so the quarter in the address carries no information:
+    DeepGEMM leaves it 0 in all warps, and runs on a B200.
+    """
+    lane = 32 * (F.warp.index % 4) + (address >> 16 & 31)
+    return address & 0xFFFF | lane << 16
+
+
 @runtime
 def load_tmem(
     F: "Fragment", address: int, shape: str, repeat: int, split: int, packed: bool, line: int
 ) -> Any:
     """tcgen05.ld: registers (n, 32)."""
     tmem = F.cta.tmem
+    address = own_lanes(F, address)
     found = tmem.load(address, shape, repeat, F.warp.index, split=split, pack=packed)
     if F.observer is not None:
         cells = tmem.cells_of(address, shape, repeat, F.warp.index, split=split, wide=packed)
@@ -158,6 +169,7 @@ def store_tmem(
 ) -> None:  # fmt: skip
     """tcgen05.st: written when the warp waits for it."""
     tmem = F.cta.tmem
+    address = own_lanes(F, address)
     warp = F.warp.index
     registers = np.broadcast_to(values, (count, 32))
     cells = tmem.cells_of(address, shape, repeat, warp, split=split, wide=packed)
