@@ -58,9 +58,13 @@ MIN_STAGES = 3
 """What is loaded through registers is stored one k-tile later and read after one more barrier."""
 OVERHEAD_REGISTERS = 45
 """Registers for all but accumulators, fragments and what copies hold: measured with ptxas 13.0."""
-EMULATED_STEP_REGISTERS = 39
+EMULATED_STEP_REGISTERS = 40
 """Instead of these, for each k-step of a k-tile, where ptxas turns FP8 MMAs into f16 ones: it
 converts fragments early. Measured likewise."""
+EMULATED_HELD_REGISTERS = 32
+"""More of them where copies hold registers meanwhile."""
+MAX_PASSES = 16
+"""Units of one operand that a thread may copy per k-tile; more of them cost registers."""
 NATIVE_FP8 = ("sm_89", "sm_120a")
 """Targets whose tensor cores take FP8 in mma.sync; others convert to f16."""
 RASTER_M_TILES = 8
@@ -232,6 +236,12 @@ class Config:
                     f"copy of {tile.unit_bytes} B for each of {tile.threads} threads; try a larger "
                     "tile_k or fewer warps"
                 )
+            if tile.nbytes > MAX_PASSES * tile.threads * tile.unit_bytes:
+                raise ConfigError(
+                    f"{name}={tile.rows} with tile_k={tile.k} is {tile.nbytes} B, more than "
+                    f"{MAX_PASSES} copies of {tile.unit_bytes} B for each of {tile.threads} "
+                    "threads; try a smaller tile or more warps"
+                )
             if tile.units_per_row > tile.threads:
                 raise ConfigError(
                     f"{name}={tile.rows}: a stored row of the tile has {tile.units_per_row} units "
@@ -246,6 +256,8 @@ class Config:
         fragments = 2 * BLOCK_REGISTERS * (a.num_blocks + b.num_blocks)
         emulated = self.a in FP8 and self.target not in NATIVE_FP8
         overhead = EMULATED_STEP_REGISTERS * a.num_steps if emulated else OVERHEAD_REGISTERS
+        if emulated and held:
+            overhead += EMULATED_HELD_REGISTERS
         needed = sets * self.num_registers + held + fragments + overhead
         chip = arch(self.target)
         limit = min(
