@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.emulator.emitter import TYPE_BITS, UNDEFINED, Context, Form
 from ptxgen.emulator.lanes import FULL, UNSIGNED, lanes, lowest
 from ptxgen.emulator.observer import Origin
 from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.values import TYPE_BITS, UNDEFINED, Context, Form
 
 if TYPE_CHECKING:
     from ptxgen.emulator.program import Program, Version

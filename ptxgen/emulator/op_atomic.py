@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.emulator.access import report, uniform_target
-from ptxgen.emulator.emitter import TYPE_BITS, Emitter
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.lanes import UNSIGNED
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.observer import AccessKind, Space
@@ -14,6 +14,7 @@ from ptxgen.emulator.op_memory import address_code, semantics_of, space_of
 from ptxgen.emulator.op_move import plain_type
 from ptxgen.emulator.reductions import reduce_values
 from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.values import TYPE_BITS
 from ptxgen.ptx.module import Instruction, Operand, Register, Sink, Vector
 
 if TYPE_CHECKING:

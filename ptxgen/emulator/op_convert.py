@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.emitter import TYPE_BITS
 from ptxgen.emulator.formats import decode, encode, round_tf32, unpack_codes
 from ptxgen.emulator.lanes import F4, F8, U2, U4, bf16_to_f32
 from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
 from ptxgen.emulator.rounding import round_to
 from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.values import TYPE_BITS
 from ptxgen.ptx.module import Instruction, Vector
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxgen.emulator.access import parts_of, report
-from ptxgen.emulator.emitter import Emitter, Slab, Value
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.lanes import lane_indices
 from ptxgen.emulator.matrix_moves import ldmatrix, movmatrix, stmatrix
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
@@ -14,6 +14,7 @@ from ptxgen.emulator.mma_sync import MmaSync, execute_mma_sync, gather_scales, p
 from ptxgen.emulator.observer import AccessKind
 from ptxgen.emulator.op_memory import address_code, space_of
 from ptxgen.emulator.runtime import runtime, static
+from ptxgen.emulator.values import Slab, Value
 from ptxgen.errors import OutOfBoundsError
 from ptxgen.ptx.module import Instruction, Operand, Register, Vector
 

@@ -1,8 +1,9 @@
 """ld and st in all state spaces, and the hints that do nothing."""
 
-from ptxgen.emulator.emitter import TYPE_BITS, Emitter, Slab, Value
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.op_move import plain_type
+from ptxgen.emulator.values import TYPE_BITS, Slab, Value
 from ptxgen.ptx.module import (
     Address,
     Immediate,

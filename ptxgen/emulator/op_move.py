@@ -1,8 +1,9 @@
 """mov, cvta and what finds out about addresses."""
 
 from ptxgen.emulator.addresses import LOCAL_WINDOW, SHARED_WINDOW
-from ptxgen.emulator.emitter import TYPE_BITS, Emitter
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Compute, Effect, Elementwise, Micro, lowers, unknown
+from ptxgen.emulator.values import TYPE_BITS
 from ptxgen.ptx.module import Immediate, Instruction, Operand, Register, Sink, Symbol, Vector
 
 PLAIN = {"pred": "pred", "f32": "b32", "f64": "b64", "f16": "b16", "bf16": "b16"}

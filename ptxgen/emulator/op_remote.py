@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxgen.emulator.emitter import TYPE_BITS, Emitter
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, unknown
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Proxy, Space
 from ptxgen.emulator.op_atomic import OPERATIONS, combine
@@ -13,6 +13,7 @@ from ptxgen.emulator.op_memory import address_code
 from ptxgen.emulator.op_move import plain_type
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.values import TYPE_BITS
 from ptxgen.ptx.module import Instruction, Vector
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """wgmma: fence, mma_async, commit_group, wait_group."""
 
-from ptxgen.emulator.emitter import UNDEFINED, Emitter, Slab, Value
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.runtime import static
+from ptxgen.emulator.values import UNDEFINED, Slab, Value
 from ptxgen.emulator.wgmma import parse_wgmma
 from ptxgen.ptx.module import Immediate, Instruction, Register, Vector
 

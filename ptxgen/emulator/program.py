@@ -9,10 +9,11 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ptxgen.emulator.emitter import UNDEFINED, Context, Emitter
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.flow import Flow
 from ptxgen.emulator.micro import Micro, lower
 from ptxgen.emulator.opcodes import RUNTIME
+from ptxgen.emulator.values import UNDEFINED, Context
 from ptxgen.emulator.version import VersionWriter
 from ptxgen.ptx.module import Function, Symbol
 

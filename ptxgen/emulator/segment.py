@@ -8,18 +8,10 @@ and 64 conversions becomes two numpy calls.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxgen.emulator.emitter import (
-    TYPE_BITS,
-    UNDEFINED,
-    Code,
-    Emitter,
-    Slab,
-    Value,
-    domain,
-    register_of,
-)
+from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Compute, Elementwise
 from ptxgen.emulator.tid import uniform_of_tid
+from ptxgen.emulator.values import TYPE_BITS, UNDEFINED, Code, Slab, Value, domain, register_of
 from ptxgen.ptx.module import Negated, Operand, Register, Sink
 
 FUSE_FROM = 3

@@ -4,8 +4,8 @@ Where the first thread of every warp has a %tid.x that is a multiple of 32, `tid
 index and a comparison with a multiple of 32 holds for all lanes or none.
 """
 
-from ptxgen.emulator.emitter import Value
 from ptxgen.emulator.micro import Compute
+from ptxgen.emulator.values import Value
 from ptxgen.ptx.module import Immediate
 
 BASE = "F.warp.first_tid"
