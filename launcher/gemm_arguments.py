@@ -11,7 +11,8 @@ from ptxgen.errors import ArgumentError
 from ptxgen.launcher.arrays import Operand, as_operand, overlaps
 
 TMA_ALIGNMENT = 16
-"""Bytes that TMA asks of base addresses and row strides. Source: shared/reference/ptx.md B4."""
+"""Bytes that TMA asks of base addresses and row strides: host arrays are copied to rows padded to
+it, so that the fast kernels serve them. Source: shared/reference/ptx.md B4."""
 MAX_ALIGNMENT = 256
 """Alignment of our allocations, and the largest that a problem states."""
 _OUTPUTS = ("bf16", "f16", "f32")
@@ -35,11 +36,10 @@ class Matrix:
         return self.operand.dtype
 
 
-def read_matrix(x: Operand, name: str, stored: str, *, through_tma: bool) -> Matrix:
+def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
     """Check that `x` is a matrix of a known dtype with contiguous, separate, forward rows.
 
-    stored: how the layout stores it, e.g. [M,K]. through_tma: whether its address and stride must
-    suit TMA; host arrays always do, as they are copied to padded rows.
+    stored: how the layout stores it, e.g. [M,K].
 
     Raises: ArgumentError.
     """
@@ -62,17 +62,6 @@ def read_matrix(x: Operand, name: str, stored: str, *, through_tma: bool) -> Mat
         raise ArgumentError(
             f"{name}: address {x.pointer:#x} must be a multiple of {size} bytes, the size of"
             f" {x.dtype}"
-        )
-    if through_tma and x.pointer % TMA_ALIGNMENT:
-        raise ArgumentError(
-            f"{name}: address {x.pointer:#x} must be a multiple of {TMA_ALIGNMENT} bytes for TMA,"
-            f" it is off by {x.pointer % TMA_ALIGNMENT}; try a copy of {name}"
-        )
-    if through_tma and rows > 1 and row_bytes % TMA_ALIGNMENT:
-        raise ArgumentError(
-            f"{name}: row stride {row_bytes // size} elements = {row_bytes} bytes must be a"
-            f" multiple of {TMA_ALIGNMENT} bytes for TMA; try a copy with rows padded to"
-            f" {padded} elements"
         )
     # The stride of a single row means nothing; one that suits TMA is as good as any.
     stride = padded if rows == 1 else row_bytes // size

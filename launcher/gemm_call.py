@@ -72,8 +72,8 @@ def gemm(
     x_a, x_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
     a_stored = "[M,K]" if layout[0] == "n" else "[K,M]"
     b_stored = "[N,K]" if layout[1] == "t" else "[K,N]"
-    m_a = read_matrix(x_a, "a", a_stored, through_tma=True)
-    m_b = read_matrix(x_b, "b", b_stored, through_tma=True)
+    m_a = read_matrix(x_a, "a", a_stored)
+    m_b = read_matrix(x_b, "b", b_stored)
     m, k = x_a.shape if layout[0] == "n" else x_a.shape[::-1]
     n, k_of_b = x_b.shape if layout[1] == "t" else x_b.shape[::-1]
     if k != k_of_b:
@@ -94,7 +94,7 @@ def gemm(
     m_d = None
     if x_out is not None:
         check_output(x_out, (m, n), d, inputs)
-        m_d = read_matrix(x_out, "out", "[M,N]", through_tma=False)
+        m_d = read_matrix(x_out, "out", "[M,N]")
     try:
         problem = Gemm(
             m, n, k, m_a.dtype, m_b.dtype, d, layout, scales.kind, accumulate,
@@ -108,7 +108,7 @@ def gemm(
     target = _device_at(place, device)
     if m_d is None:
         out = _new_device_array((m, n), d, target, handle)
-        m_d = read_matrix(as_operand(out, "out"), "out", "[M,N]", through_tma=False)
+        m_d = read_matrix(as_operand(out, "out"), "out", "[M,N]")
     if m and n:
         matrices = {"a": m_a, "b": m_b, "d": m_d}
         vectors = {name: x for name, x in inputs.items() if name not in matrices}

@@ -84,12 +84,17 @@ def test_an_empty_output_needs_no_launch(where: Any, m: int, n: int) -> None:
     assert gemm(a, b, device=where).shape == (m, n)
 
 
-@pytest.mark.parametrize("d_stride", [40, 48, 41])
-def test_raw_pointers_inside_allocations_with_padded_rows(device: Device, d_stride: int) -> None:
-    """Row strides of 80 and 88 for K = 72; D's stride of 41 elements cannot be a TMA store."""
-    problem = replace(PROBLEM, a_stride=80, b_stride=88, d_stride=d_stride)
+@pytest.mark.parametrize(
+    ("a_stride", "b_stride", "d_stride", "guard"),
+    [(80, 88, 40, 512), (80, 88, 48, 512), (80, 88, 41, 512), (73, 88, 40, 512), (80, 88, 40, 514)],
+)
+def test_raw_pointers_inside_allocations_with_padded_rows(
+    device: Device, a_stride: int, b_stride: int, d_stride: int, guard: int
+) -> None:
+    """K = 72, N = 40. TMA cannot store D at a stride of 41 elements, nor load A at one of 73, nor
+    either at an address that is no multiple of 16."""
+    problem = replace(PROBLEM, a_stride=a_stride, b_stride=b_stride, d_stride=d_stride)
     x, d = expected(problem)
-    guard = 512
     sizes = {name: problem.extent_bytes(name) + 2 * guard for name in ("a", "b", "d")}
     bases = {name: device.alloc(size) for name, size in sizes.items()}
     for name, array in (("a", x.a), ("b", x.b)):
