@@ -67,7 +67,7 @@ class EmulatorDevice:
         Raises: LaunchError, PtxError, EmulationError.
         """
         observer = self.observer
-        image = load_image(ptx, launch, observer is not None and observer.wants_instructions)
+        image = load_image(ptx, launch, observer)
         for name, address in addresses.items():
             if name:
                 self.memory.rename(address, name)

@@ -4,6 +4,7 @@ import hashlib
 from functools import lru_cache
 
 from ptxgen.emulator.addresses import STATIC_SMEM_OFFSET
+from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.program import Program
 from ptxgen.errors import UnknownInstructionError
 from ptxgen.launch import Launch
@@ -11,7 +12,7 @@ from ptxgen.ptx.module import Function, Module, Symbol, Variable
 from ptxgen.ptx.parser import parse
 
 _MAX_IMAGES = 64
-_images: dict[tuple[str, str, int, bool, bool], "Image"] = {}
+_images: dict[tuple[str, str, int, bool, int], "Image"] = {}
 
 
 @lru_cache(maxsize=64)
@@ -23,7 +24,7 @@ def parse_cached(text: str) -> Module:
     return parse(text)
 
 
-def load_image(text: str, launch: Launch, observes_instructions: bool) -> "Image":
+def load_image(text: str, launch: Launch, observer: Observer | None = None) -> "Image":
     """The image of a text for a launch; kept, since compiled versions belong to it.
 
     Raises: PtxSyntaxError, LaunchError for an entry that is not there.
@@ -31,27 +32,28 @@ def load_image(text: str, launch: Launch, observes_instructions: bool) -> "Image
     x, y, z = launch.cta_threads
     linear = x % 32 == 0 or (y == 1 and z == 1)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    key = (digest, launch.entry, launch.dynamic_smem_bytes, linear, observes_instructions)
+    level = 0 if observer is None else 2 if observer.wants_instructions else 1
+    key = (digest, launch.entry, launch.dynamic_smem_bytes, linear, level)
     found = _images.get(key)
     if found is None:
         if len(_images) >= _MAX_IMAGES:
             del _images[next(iter(_images))]
-        found = _images[key] = Image(parse_cached(text), launch, linear, observes_instructions)
+        found = _images[key] = Image(parse_cached(text), launch, linear, level)
     return found
 
 
 class Image:
     """One kernel of a module, laid out in memory."""
 
-    def __init__(
-        self, module: Module, launch: Launch, tid_is_linear: bool, observes_instructions: bool
-    ) -> None:
+    def __init__(self, module: Module, launch: Launch, tid_is_linear: bool, level: int = 0) -> None:
         self.module = module
         self.entry = module.entry(launch.entry or None)
         self.native_fp8 = not module.target.startswith(("sm_90", "sm_10"))
         """mma.sync has FP8 in hardware."""
         self.tid_is_linear = tid_is_linear
-        self.observes_instructions = observes_instructions
+        self.observed = level > 0
+        """There is an observer."""
+        self.observes_instructions = level > 1
         self.shared: dict[str, int] = {}
         """Offset of every shared variable; function-local ones as function::name."""
         self.local: dict[str, int] = {}

@@ -22,6 +22,10 @@ from ptxgen.launch import Launch
 
 TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
 """Versions that a warp may run before the next warp's turn."""
+PATIENCE = 512
+"""Turns after which something in flight completes although warps could go on: they may poll."""
+COMPLETIONS = 0.2
+"""How often something in flight completes after a turn, in the random schedule."""
 SPURIOUS = 0.1
 """How often a try_wait fails for no reason, in the random schedule."""
 
@@ -96,7 +100,7 @@ class Machine:
 
     def _run(self) -> None:
         turns = TURNS[self.options.schedule]
-        idle = 0
+        patience = idle = 0
         epoch = -1
         while True:
             while self.queue:
@@ -105,17 +109,16 @@ class Machine:
                 self.current = warp
                 if warp.run(self._turns(turns)) <= 0 and warp.fragments:
                     self.wake(warp)
-                    if self.epoch == epoch:
-                        idle += 1
-                        if idle > 64 and self.pending and idle % 64 == 0:
-                            self._advance()
-                        if idle > self.options.idle_turns:
-                            raise DeadlockError(spinning_report(self, warp))
-                    else:
-                        idle, epoch = 0, self.epoch
-                if self.random is not None and self.pending and self.random.random() < 0.2:
+                    idle = idle + 1 if self.epoch == epoch else 0
+                    epoch = self.epoch
+                    if idle > self.options.idle_turns:
+                        raise DeadlockError(spinning_report(self, warp))
+                patience += 1
+                if self.pending and (patience > PATIENCE or self._draws_completion()):
                     self._advance()
+                    patience = 0
             self.current = None
+            patience = 0
             if self.pending:
                 self._advance()
             elif self._release_peeks():
@@ -124,6 +127,9 @@ class Machine:
                 return
             else:
                 raise deadlock_report(self)
+
+    def _draws_completion(self) -> bool:
+        return self.random is not None and self.random.random() < COMPLETIONS
 
     def _turns(self, turns: int) -> int:
         return turns if self.random is None else self.random.randint(1, turns)

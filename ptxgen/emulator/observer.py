@@ -169,6 +169,11 @@ class Observer:
     def on_undefined_register(self, origin: Origin, register: str) -> None:
         """A register is read that nothing wrote."""
 
+    def on_register_hazard(self, origin: Origin, kind: str, registers: tuple[str, ...]) -> None:
+        """Registers of a wgmma are used against its rules. `kind`: read (accumulators of one in
+        flight), write (accumulators or A of one in flight), fence (it is issued on registers that
+        were written since the last wgmma.fence)."""
+
     def on_access(self, access: Access) -> None:
         """A synchronous access was made."""
 

@@ -84,13 +84,14 @@ def atomic_operation(
 ) -> int:  # fmt: skip
     """One atomic operation of one lane: the old value."""
     target, where, owner, offset = uniform_target(F, space, address)
-    F.machine.epoch += 1
     old: int = target.load_int(offset, size)
     if operation == "cas":
         new = other if old == value else old
     else:
         new = combine(operation, kind, size, old, value, where is not Space.SHARED)
-    target.store_int(offset, new, size)
+    if new != old:
+        F.machine.epoch += 1
+        target.store_int(offset, new, size)
     if F.observer is not None:
         report(F, AccessKind.ATOMIC, where, owner, offset, size, line, order, 1 << lane)
     return old

@@ -3,6 +3,7 @@
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.runtime import static
+from ptxgen.emulator.touches import register_sets
 from ptxgen.emulator.values import UNDEFINED, Slab, Value
 from ptxgen.emulator.wgmma import parse_wgmma
 from ptxgen.ptx.module import Immediate, Instruction, Register, Vector
@@ -24,7 +25,9 @@ def wgmma(instruction: Instruction) -> list[Micro]:
 
 
 def _fence(em: Emitter, instruction: Instruction) -> None:
-    em.line(f"if F.observer is not None: fence_passed(F, 'wgmma', FULL, {instruction.line})")
+    if em.program.image.observed:
+        em.line("fence_wgmma(F)")
+        em.line(f"fence_passed(F, 'wgmma', FULL, {instruction.line})")
 
 
 def _commit(em: Emitter, instruction: Instruction) -> None:
@@ -61,6 +64,12 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
         scale_code = f"({scale_code} >> F.lane & 1)"
     inputs = "None" if scale_code == "False" else _inputs(em, d)
     name = em.name()
+    if em.program.image.observed:
+        accumulators, a_registers = register_sets(em.flow, instruction)
+        em.line(
+            f"check_fenced(F, {accumulators}, {a_registers}, {instruction.line}, "
+            f"{static(tuple(em.flow.names))})"
+        )
     em.line(
         f"{name} = issue_wgmma(F, {static(operation)}, {a_code}, {b_code}, {scale_code}, "
         f"{inputs}, {instruction.line})"

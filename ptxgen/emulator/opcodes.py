@@ -26,6 +26,8 @@ from ptxgen.emulator import (
     op_tensor_map,
     op_wgmma,
     tcgen05,
+    tensor_copies,
+    touches,
     warpgroup,
 )
 from ptxgen.emulator.runtime import RUNTIME
@@ -34,7 +36,7 @@ FAMILIES = (
     access, bulk, fragment, op_atomic, op_barrier, op_bits, op_bulk, op_call, op_compare,
     op_control, op_convert, op_cp_async, op_float, op_integer, op_launch_control, op_matrix,
     op_mbarrier, op_memory, op_move, op_remote, op_shuffle, op_tcgen05, op_tensor_map, op_wgmma,
-    tcgen05, warpgroup,
+    tcgen05, tensor_copies, touches, warpgroup,
 )  # fmt: skip
 """The modules that hold lowerings or run-time functions."""
 

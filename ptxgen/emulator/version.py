@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Compute, Effect, unknown
+from ptxgen.emulator.runtime import static
 from ptxgen.emulator.segment import SegmentWriter, compute_now
+from ptxgen.emulator.touches import TouchRecorder
 from ptxgen.errors import PtxError
 from ptxgen.ptx.module import Instruction
 
@@ -25,6 +27,9 @@ class VersionWriter:
         self.segment = SegmentWriter(emitter)
         self.start = emitter.position
         self.count = 0
+        self.touches: TouchRecorder | None = None
+        if program.image.observed and program.wgmma_registers:
+            self.touches = TouchRecorder(self.flow, program.wgmma_registers)
 
     def write(self) -> None:
         """Write everything.
@@ -86,6 +91,7 @@ class VersionWriter:
         if guard is not None:
             return self._write_guarded(position, instruction, effect, guard)
         self.count += 1
+        self._touch(position)
         if effect is None:
             for micro in self.program.micros(position):
                 assert isinstance(micro, Compute)
@@ -106,6 +112,7 @@ class VersionWriter:
                 live &= ~(1 << register)
             segment.settle_all(live)
             emitter.line(f"F.count += {self.count}")
+            self._report_touches()
             effect.emit(emitter, instruction)
             return None
         segment.forget(flow.writes[position])
@@ -120,6 +127,7 @@ class VersionWriter:
         form = emitter.guard_form(guard)
         if effect is not None and self._parts(effect, form):
             self.count += 1
+            self._touch(position)
             after = position + 1
             if instruction.name == "bra":
                 taken, flag = flow.target(instruction), False
@@ -144,6 +152,7 @@ class VersionWriter:
         emitter.begin_guard(guard)
         for index in range(position, last):
             self.count += 1
+            self._touch(index)
             emitter.ptx_line = self.body[index].line
             emitter.at = index
             for micro in self.program.micros(index):
@@ -186,7 +195,22 @@ class VersionWriter:
                 live |= 1 << register
         return live
 
+    def _touch(self, position: int) -> None:
+        """Note what an instruction does to registers of wgmma; wgmma itself comes after that."""
+        if self.touches is None:
+            return
+        if self.body[position].name == "wgmma":
+            self._report_touches()
+        else:
+            self.touches.record(position)
+
+    def _report_touches(self) -> None:
+        found = None if self.touches is None else self.touches.take()
+        if found is not None:
+            self.emitter.line(f"registers_touched(F, {static(found)})")
+
     def _finish(self, text: str) -> None:
+        self._report_touches()
         if self.count:
             self.emitter.line(f"F.count += {self.count}")
         self.emitter.line(text)

@@ -160,6 +160,21 @@ class WgmmaQueue:
         self.open: list[WgmmaOperation] = []
         """Not committed yet."""
         self.committed: list[list[WgmmaOperation]] = []
+        self.unfenced = -1
+        """Registers written since the last wgmma.fence; all before the first. Observed runs only,
+        as the next two."""
+        self.open_registers: list[tuple[int, int]] = []
+        """(accumulators, A registers) of the operations in `open`."""
+        self.committed_registers: list[list[tuple[int, int]]] = []
+
+    def in_flight(self) -> tuple[int, int]:
+        """Accumulators, and all registers, of operations that were not waited for."""
+        accumulators = everything = 0
+        for group in (self.open_registers, *self.committed_registers):
+            for d, a in group:
+                accumulators |= d
+                everything |= d | a
+        return accumulators, everything
 
     def outstanding(self, allowed: int) -> list[WgmmaOperation]:
         """Operations of all but the `allowed` most recent groups."""
@@ -176,6 +191,7 @@ class WgmmaQueue:
                 assert holder is not None
                 holder.array = operation.result[:, first : first + 32]
         del self.committed[:count]
+        del self.committed_registers[:count]
 
 
 @runtime
@@ -198,6 +214,8 @@ def commit_wgmma(F: "Fragment", line: int) -> None:
     queue = F.warp.wgmma
     operations, queue.open = queue.open, []
     queue.committed.append(operations)
+    queue.committed_registers.append(queue.open_registers)
+    queue.open_registers = []
     if F.observer is not None:
         described = [
             o.pending.operation
