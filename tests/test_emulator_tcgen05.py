@@ -1,13 +1,16 @@
 """tcgen05.mma: descriptors, operand split, accumulator layouts and scales of ptx.md D4 to D10."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ptxgen.emulator.addresses import SMEM_WINDOW_END
 from ptxgen.emulator.formats import decode, decode_table, encode
 from ptxgen.emulator.instruction_descriptor import decode_instruction
-from ptxgen.emulator.memory import SMEM_WINDOW_END, SharedMemory
+from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.tcgen05_cp import copy_to_tmem
 from ptxgen.emulator.tcgen05_mma import (
     MmaOperands,
@@ -38,14 +41,27 @@ class Cta:
     tmem: TensorMemory
 
 
-def new_ctas(count):
+def new_ctas(count: int) -> list[Cta]:
     ctas = [Cta(SharedMemory(SMEM_WINDOW_END), TensorMemory(cta=i)) for i in range(count)]
     for cta in ctas:
         cta.tmem.allocate(512)
     return ctas
 
 
-def idesc(kind, m, n, a, b, d="f32", *, negate=0, major=0, saturate=0, ids=(0, 0), ue8m0=1):
+def idesc(
+    kind: str,
+    m: int,
+    n: int,
+    a: str,
+    b: str,
+    d: str = "f32",
+    *,
+    negate: int = 0,
+    major: int = 0,
+    saturate: int = 0,
+    ids: tuple[int, int] = (0, 0),
+    ue8m0: int = 1,
+) -> int:
     bits = TYPE_CODES[kind][a] << 7 | TYPE_CODES[kind][b] << 10 | negate << 13 | major << 15
     bits |= n >> 3 << 17
     if kind.startswith("mx"):
@@ -53,7 +69,7 @@ def idesc(kind, m, n, a, b, d="f32", *, negate=0, major=0, saturate=0, ids=(0, 0
     return bits | m >> 4 << 24 | {"f16": 0, "f32": 1, "s32": 2}[d] << 4 | saturate << 3
 
 
-def integers(kind, name, shape):
+def integers(kind: str, name: str, shape: tuple[int, int]) -> tuple[Any, Any]:
     """Codes (one per element) and values of small integers."""
     if kind == "i8":
         codes = RNG.integers(0, 256, shape, np.uint8)
@@ -64,7 +80,7 @@ def integers(kind, name, shape):
     return encode(name, values).astype(np.uint16 if SIZE.get(name) == 2 else np.uint8), values
 
 
-def row_bytes(kind, name, codes):
+def row_bytes(kind: str, name: str, codes: Any) -> Any:
     """32 bytes of each row as they lie in shared memory (ptx.md D7)."""
     if name not in ("e2m3", "e3m2", "e2m1"):
         return codes.view(np.uint8).reshape(len(codes), 32)
@@ -79,7 +95,7 @@ def row_bytes(kind, name, codes):
     return out
 
 
-def store_k_major(smem, raw, start):
+def store_k_major(smem: SharedMemory, raw: Any, start: int) -> int:
     """Rows of 32 bytes as 128B-swizzled K-major tile at a 1024-byte boundary; its descriptor."""
     for row, of_row in enumerate(raw):
         for chunk in (0, 16):
@@ -88,12 +104,19 @@ def store_k_major(smem, raw, start):
     return start >> 4 | 64 << 32 | 1 << 46 | 2 << 61
 
 
-def share(values, count, rank):
+def share(values: Any, count: int, rank: int) -> Any:
     size = len(values) // count
     return values[rank * size : (rank + 1) * size]
 
 
-def place_operands(ctas, kind, a_type, b_type, a_codes, b_codes):
+def place_operands(
+    ctas: list[Cta],
+    kind: str,
+    a_type: str,
+    b_type: str,
+    a_codes: Any,
+    b_codes: Any,
+) -> tuple[int, int]:
     for rank, cta in enumerate(ctas):
         a_raw, b_raw = row_bytes(kind, a_type, a_codes), row_bytes(kind, b_type, b_codes)
         a_bits = store_k_major(cta.smem, share(a_raw, len(ctas), rank), A_AT)
@@ -101,7 +124,7 @@ def place_operands(ctas, kind, a_type, b_type, a_codes, b_codes):
     return a_bits, b_bits
 
 
-def cell_of(m, n, r, column, group, ws):
+def cell_of(m: int, n: int, r: int, column: int, group: int, ws: bool) -> tuple[int, int, int]:
     """(cta, lane, column) of D[r, column], straight from ptx.md D8."""
     if ws and m == 64:
         return 0, r + 64 * (column // (n // 2)), column % (n // 2)
@@ -114,7 +137,14 @@ def cell_of(m, n, r, column, group, ws):
     return r // 64, r % 64 + 64 * (column // (n // 2)), column % (n // 2)
 
 
-def read_d(ctas, m, n, group, ws=False, lane=0):
+def read_d(
+    ctas: list[Cta],
+    m: int,
+    n: int,
+    group: int,
+    ws: bool = False,
+    lane: int = 0,
+) -> Any:
     d = np.empty((m, n), np.uint32)
     for r in range(m):
         for column in range(n):
@@ -123,7 +153,7 @@ def read_d(ctas, m, n, group, ws=False, lane=0):
     return d
 
 
-def write_d(ctas, values, group, ws=False):
+def write_d(ctas: list[Cta], values: Any, group: int, ws: bool = False) -> None:
     m, n = values.shape
     for r in range(m):
         for column in range(n):
@@ -152,15 +182,24 @@ CASES = [
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type", "m", "n", "group", "ws"), CASES)
 def test_mma_multiplies_small_integers_exactly(
-    kind, a_type, b_type, d_type, m, n, group, ws, exact, accumulate
-):
+    kind: str,
+    a_type: str,
+    b_type: str,
+    d_type: str,
+    m: int,
+    n: int,
+    group: int,
+    ws: bool,
+    exact: bool,
+    accumulate: bool,
+) -> None:
     ctas = new_ctas(group)
     k = 32 // SIZE.get(a_type, 1)
     a_codes, a = integers(kind, a_type, (m, k))
     b_codes, b = integers(kind, b_type, (n, k))
     a_bits, b_bits = place_operands(ctas, kind, a_type, b_type, a_codes, b_codes)
     c = RNG.integers(-9, 10, (m, n))
-    to_words = {
+    to_words: Callable[[Any], Any] = {
         "f32": lambda x: x.astype(np.float32).view(np.uint32),
         "f16": lambda x: x.astype(np.float16).view(np.uint16).astype(np.uint32),
         "s32": lambda x: x.astype(np.int32).view(np.uint32),
@@ -181,8 +220,17 @@ def test_mma_multiplies_small_integers_exactly(
         assert np.array_equal(cta.tmem.cells.ravel()[untouched], before[rank].ravel()[untouched])
 
 
-def run_simple(m=128, n=32, group=1, change=None, kind="f16", types=("bf16", "bf16"), major=0,
-               negate=0, **fields):  # fmt: skip
+def run_simple(
+    m: int = 128,
+    n: int = 32,
+    group: int = 1,
+    change: Callable[[list[Cta], Any, Any], dict[str, Any]] | None = None,
+    kind: str = "f16",
+    types: tuple[str, str] = ("bf16", "bf16"),
+    major: int = 0,
+    negate: int = 0,
+    **fields: Any,
+) -> tuple[Any, Any]:
     """D of small integers as values, with what a test changes; also A @ B.T."""
     ctas = new_ctas(group)
     a_codes, a = integers(kind, types[0], (m, 32 // SIZE.get(types[0], 1)))
@@ -202,10 +250,10 @@ def run_simple(m=128, n=32, group=1, change=None, kind="f16", types=("bf16", "bf
 @pytest.mark.parametrize(("m", "group"), [(64, 1), (128, 1), (128, 2), (256, 2)])
 @pytest.mark.parametrize("types", [("f16", "bf16"), ("f8f6f4", "e4m3"), ("f8f6f4", "e2m1"),
                                    ("tf32", "tf32")])  # fmt: skip
-def test_a_may_come_from_tensor_memory(m, group, types):
+def test_a_may_come_from_tensor_memory(m: int, group: int, types: tuple[str, str]) -> None:
     kind, name = types
 
-    def change(ctas, a_codes, b_codes):
+    def change(ctas: list[Cta], a_codes: Any, b_codes: Any) -> dict[str, Any]:
         codes = a_codes << 2 if name == "e2m1" else a_codes
         words = codes.view(np.uint8).reshape(m, 32).view(np.uint32)
         for r in range(m):
@@ -220,12 +268,12 @@ def test_a_may_come_from_tensor_memory(m, group, types):
 
 
 @pytest.mark.parametrize(("negate", "sign"), [(1, -1), (2, -1), (3, 1)])
-def test_negate_bits_flip_operands(negate, sign):
+def test_negate_bits_flip_operands(negate: int, sign: int) -> None:
     got, wanted = run_simple(negate=negate)
     assert np.array_equal(got, sign * wanted)
 
 
-def test_m64_may_start_at_lane_16():
+def test_m64_may_start_at_lane_16() -> None:
     got, wanted = run_simple(64, d=16 << 16 | D_AT)
     assert np.array_equal(got, wanted)
     with pytest.raises(EmulationError, match="start at a lane"):
@@ -233,7 +281,7 @@ def test_m64_may_start_at_lane_16():
 
 
 @pytest.mark.parametrize(("m", "group"), [(128, 1), (256, 2)])
-def test_disabled_lanes_keep_their_old_contents(m, group):
+def test_disabled_lanes_keep_their_old_contents(m: int, group: int) -> None:
     words = [int(w) for w in RNG.integers(0, 1 << 32, 4 * group, np.uint32)]
     got, wanted = run_simple(m, group=group, disabled_lanes=tuple(words))
     for r in range(m):
@@ -243,8 +291,8 @@ def test_disabled_lanes_keep_their_old_contents(m, group):
             assert np.array_equal(got[r], wanted[r])
 
 
-def test_scale_input_d_divides_the_addend_by_a_power_of_two():
-    def change(ctas, a_codes, b_codes):
+def test_scale_input_d_divides_the_addend_by_a_power_of_two() -> None:
+    def change(ctas: list[Cta], a_codes: Any, b_codes: Any) -> dict[str, Any]:
         write_d(ctas, np.full((128, 32), 24, np.float32).view(np.uint32), 1)
         return {"accumulate": True, "scale_d": 3}
 
@@ -252,8 +300,8 @@ def test_scale_input_d_divides_the_addend_by_a_power_of_two():
     assert np.array_equal(got, wanted + 3)
 
 
-def test_mn_major_operands_read_transposed_tiles():
-    def change(ctas, a_codes, b_codes):
+def test_mn_major_operands_read_transposed_tiles() -> None:
+    def change(ctas: list[Cta], a_codes: Any, b_codes: Any) -> dict[str, Any]:
         # unswizzled MN-major: 16-byte row chunks 128 B apart, groups of 8 k after all of them
         found = {}
         for key, codes, start in (("a", a_codes, A_AT), ("b", b_codes, B_AT)):
@@ -284,8 +332,17 @@ SCALED = [
     ("kind", "a_type", "b_type", "blocks", "scale_type", "m", "n", "group", "ids"), SCALED
 )
 def test_block_scales_come_from_their_bytes_of_every_quarter(
-    kind, a_type, b_type, blocks, scale_type, m, n, group, ids, exact
-):
+    kind: str,
+    a_type: str,
+    b_type: str,
+    blocks: int,
+    scale_type: str,
+    m: int,
+    n: int,
+    group: int,
+    ids: tuple[int, int],
+    exact: bool,
+) -> None:
     ctas = new_ctas(group)
     k = 32 if kind == "mxf8f6f4" else 64
     a_codes, a = integers(kind, a_type, (m, k))
@@ -313,7 +370,7 @@ def test_block_scales_come_from_their_bytes_of_every_quarter(
     assert np.array_equal(read_d(ctas, m, n, group).view(np.float32), wanted)
 
 
-def test_each_quarter_reads_its_own_copy_of_the_scales():
+def test_each_quarter_reads_its_own_copy_of_the_scales() -> None:
     """A kernel that forgets to replicate its scales gets wrong rows, as on hardware."""
     ctas = new_ctas(1)
     a_codes, a = integers("mxf8f6f4", "e4m3", (128, 32))
@@ -332,7 +389,7 @@ def test_each_quarter_reads_its_own_copy_of_the_scales():
     assert np.array_equal(read_d(ctas, 128, 32, 1).view(np.float32), wanted)
 
 
-def test_one_cp_of_the_scale_block_makes_the_layout_that_mma_reads():
+def test_one_cp_of_the_scale_block_makes_the_layout_that_mma_reads() -> None:
     """ptx.md D10: byte 16 (m % 32) + 4 (m // 32) + ks, copied by 32x128b.warpx4."""
     from ptxgen.emulator.tcgen05_operands import scale_values
 
@@ -355,14 +412,14 @@ def test_one_cp_of_the_scale_block_makes_the_layout_that_mma_reads():
     [("f8f6f4", "e4m3", "e4m3"), ("f8f6f4", "e5m2", "e2m3"), ("mxf8f6f4", "e4m3", "e2m1"),
      ("mxf4nvf4", "e2m1", "e2m1")],
 )  # fmt: skip
-def test_exact_mode_equals_mmasim_bitwise(name, a_type, b_type, kind):
+def test_exact_mode_equals_mmasim_bitwise(name: str, a_type: str, b_type: str, kind: str) -> None:
     torch = pytest.importorskip("torch")
     nv_ptx = pytest.importorskip("mmasim.nv_ptx")
     k, blocks = (64, 4) if name == "mxf4nvf4" else (32, 1)
     bits = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
     ctas = new_ctas(1)
 
-    def operand(type_name, rows):
+    def operand(type_name: str, rows: int) -> tuple[Any, Any]:
         codes = RNG.integers(0, 1 << bits.get(type_name, 8), (rows, k), np.uint8)
         if kind == "normal":
             codes = encode(type_name, RNG.standard_normal((rows, k)) * 2).astype(np.uint8)
@@ -403,7 +460,7 @@ def test_exact_mode_equals_mmasim_bitwise(name, a_type, b_type, kind):
     assert np.array_equal(read_d(ctas, 128, 64, 1), wanted.view(np.uint32))
 
 
-def test_worked_instruction_descriptor_decodes():
+def test_worked_instruction_descriptor_decodes() -> None:
     d = decode_instruction("f16", 0x08200490)
     assert (d.m, d.n, d.a_type, d.b_type, d.d_type) == (128, 128, "bf16", "bf16", "f32")
 
@@ -413,20 +470,20 @@ def test_worked_instruction_descriptor_decodes():
     [("f16", 1 << 23), ("f16", 2 << 7), ("f8f6f4", 2 << 4), ("mxf4", 1 << 7 | 1 << 10 | 1 << 15),
      ("f16", 1 << 7 | 1 << 10), ("f8f6f4", 1 << 4 | 5 << 7 | 1 << 15)],
 )  # fmt: skip
-def test_illegal_instruction_descriptors_are_refused(kind, bits):
+def test_illegal_instruction_descriptors_are_refused(kind: str, bits: int) -> None:
     with pytest.raises(EmulationError):
         decode_instruction(kind, bits)
 
 
 @pytest.mark.parametrize(("m", "n", "group"), [(32, 32, 1), (128, 0, 1), (64, 32, 2), (256, 24, 2)])
-def test_illegal_shapes_are_refused(m, n, group):
+def test_illegal_shapes_are_refused(m: int, n: int, group: int) -> None:
     op = parse_tcgen05_mma([f"cta_group::{group}", "kind::f16"])
     operands = MmaOperands(D_AT, 1 << 46, 1 << 46, idesc("f16", m, n, "bf16", "bf16"))
     with pytest.raises(EmulationError, match="M must be"):
         execute_tcgen05_mma(op, operands, new_ctas(group))
 
 
-def test_accumulator_outside_its_allocation_is_named():
+def test_accumulator_outside_its_allocation_is_named() -> None:
     ctas = new_ctas(1)
     ctas[0].tmem = TensorMemory()
     ctas[0].tmem.allocate(64)
@@ -442,12 +499,12 @@ def test_accumulator_outside_its_allocation_is_named():
      "cta_group::1.kind::mxf4nvf4.block_scale", "cta_group::1.kind::mxf4.block_scale.scale_vec::4X",
      "ws.cta_group::2.kind::f16"],
 )  # fmt: skip
-def test_unknown_forms_are_named(text):
+def test_unknown_forms_are_named(text: str) -> None:
     with pytest.raises(UnknownInstructionError):
         parse_tcgen05_mma(text.split("."))
 
 
-def test_reads_cover_both_operands():
+def test_reads_cover_both_operands() -> None:
     ctas = new_ctas(2)
     op = parse_tcgen05_mma(["cta_group::2", "kind::f16"])
     bits = idesc("f16", 256, 64, "bf16", "bf16")
@@ -456,7 +513,7 @@ def test_reads_cover_both_operands():
     assert len(np.unique(mma_reads(op, operands, ctas[0]))) == 2 * (128 + 32)
 
 
-def test_tensor_memory_reads_are_a_and_the_scale_words():
+def test_tensor_memory_reads_are_a_and_the_scale_words() -> None:
     op = parse_tcgen05_mma(["cta_group::2", "kind::mxf8f6f4", "block_scale"])
     bits = idesc("mxf8f6f4", 256, 96, "e4m3", "e4m3")
     operands = MmaOperands(D_AT, 300, 1 << 46, bits, a_in_tmem=True, scale_a=400, scale_b=420)
@@ -466,7 +523,7 @@ def test_tensor_memory_reads_are_a_and_the_scale_words():
     assert sorted(cells.tolist()) == sorted(wanted)
 
 
-def test_zero_column_runs_follow_the_worked_examples():
+def test_zero_column_runs_follow_the_worked_examples() -> None:
     """skip + 1 zeroed columns alternate with use + 1 used ones, after dropping the start count."""
     bits = 1 << 39 | 1 << 40 | 3 << 48 | 2
     mask = zero_columns(bits, 128, 64)
@@ -476,7 +533,7 @@ def test_zero_column_runs_follow_the_worked_examples():
         zero_columns(bits | 1 << 56, 128, 64)
 
 
-def test_fp8_keeps_25_bits_unlike_wgmma():
+def test_fp8_keeps_25_bits_unlike_wgmma() -> None:
     ctas = new_ctas(1)
     a = np.zeros((128, 32), np.uint8)
     a[:, :2] = encode("e5m2", np.array([1.0, 2.0**-14])).astype(np.uint8)
