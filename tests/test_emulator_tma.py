@@ -1,13 +1,15 @@
 """TMA boxes against a per-element loop written from the measured rules (ptx.md B2, B4, B6)."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ptxgen.emulator.addresses import SMEM_WINDOW_END
 from ptxgen.emulator.box import box_shape, smem_footprint
 from ptxgen.emulator.global_memory import GlobalMemory
-from ptxgen.emulator.memory import POISON, SMEM_WINDOW_END, SharedMemory
+from ptxgen.emulator.memory import POISON, SharedMemory
 from ptxgen.emulator.swizzle import PERIOD_BYTES, swizzle
 from ptxgen.emulator.tensor_map import DecodedMap, Im2col, decode, encode, from_launch, replace
 from ptxgen.emulator.tma import (
@@ -27,7 +29,14 @@ from ptxgen.launch import TensorMap
 RNG = np.random.default_rng(7)
 
 
-def make_map(memory, element_type="uint8", size=1, dims=(256, 64), box=(64, 16), **fields):
+def make_map(
+    memory: GlobalMemory,
+    element_type: str = "uint8",
+    size: int = 1,
+    dims: tuple[int, ...] = (256, 64),
+    box: tuple[int, ...] = (64, 16),
+    **fields: Any,
+) -> DecodedMap:
     """A packed tensor of random bytes in a new buffer, and a map over it."""
     strides = [dims[0] * size]
     for extent in dims[1:-1]:
@@ -42,7 +51,9 @@ def make_map(memory, element_type="uint8", size=1, dims=(256, 64), box=(64, 16),
     return from_launch(described, address)
 
 
-def elements_of(m, memory, coordinates, fill=0):
+def elements_of(
+    m: DecodedMap, memory: GlobalMemory, coordinates: tuple[int, ...], fill: int = 0
+) -> dict[int, int]:
     """{linear smem byte: byte} of a box, one element at a time."""
     size = m.element_bits // 8
     pitch = {"none": 0, "32B": 32, "64B": 64}.get(m.swizzle, 128)
@@ -70,7 +81,9 @@ def elements_of(m, memory, coordinates, fill=0):
     return found
 
 
-def check_load(m, memory, coordinates, offset):
+def check_load(
+    m: DecodedMap, memory: GlobalMemory, coordinates: tuple[int, ...], offset: int
+) -> None:
     smem = SharedMemory(SMEM_WINDOW_END)
     box = read_box(m, coordinates, memory)
     place_box(m, box, smem, offset)
@@ -93,14 +106,14 @@ SPANS = {"none": 128, "32B": 32, "64B": 64}
     ],
 )
 @pytest.mark.parametrize("offset", [0x400, 0x480, 0xB80])
-def test_box_lands_swizzled_with_the_span_as_row_pitch(mode, inner, offset):
+def test_box_lands_swizzled_with_the_span_as_row_pitch(mode: str, inner: int, offset: int) -> None:
     memory = GlobalMemory()
     m = make_map(memory, dims=(256, 64), box=(inner, 24), swizzle=mode)
     check_load(m, memory, (32, 5), offset)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
-def test_boxes_of_every_rank_clip_on_all_sides(rank):
+def test_boxes_of_every_rank_clip_on_all_sides(rank: int) -> None:
     memory = GlobalMemory()
     dims = (20, 6, 5, 4, 3)[:rank]
     box = (16, 4, 2, 2, 2)[:rank]
@@ -109,7 +122,7 @@ def test_boxes_of_every_rank_clip_on_all_sides(rank):
         check_load(m, memory, start, 0x400)
 
 
-def test_element_strides_skip_and_shrink_the_box():
+def test_element_strides_skip_and_shrink_the_box() -> None:
     memory = GlobalMemory()
     m = make_map(memory, "uint16", 2, (64, 30), (32, 7), element_strides=(3, 2))
     assert box_shape(m).counts == (32, 4)
@@ -119,7 +132,7 @@ def test_element_strides_skip_and_shrink_the_box():
 
 
 @pytest.mark.parametrize("coordinates", [(-(2**31), 0), (2**31 - 16, 0), (0, -(2**31))])
-def test_box_far_outside_is_all_fill(coordinates):
+def test_box_far_outside_is_all_fill(coordinates: tuple[int, int]) -> None:
     memory = GlobalMemory()
     m = make_map(memory)
     assert not read_box(m, coordinates, memory).any()
@@ -128,7 +141,7 @@ def test_box_far_outside_is_all_fill(coordinates):
 @pytest.mark.parametrize(
     ("element_type", "size"), [("float16", 2), ("float32", 4), ("float64", 8), ("bfloat16", 2)]
 )
-def test_nan_fill_writes_7ff7_halves(element_type, size):
+def test_nan_fill_writes_7ff7_halves(element_type: str, size: int) -> None:
     memory = GlobalMemory()
     m = make_map(memory, element_type, size, (64, 4), (32, 2), oob_fill="nan")
     box = read_box(m, (64, 0), memory)
@@ -140,14 +153,14 @@ def test_nan_fill_writes_7ff7_halves(element_type, size):
     [(0x3F801FFF, 0x3F802000), (0x7FC12345, 0x7FFFE000), (0x7F7FFFFF, 0x7F800000),
      (0x00001001, 0x00002000), (0x00001000, 0x00000000), (0xBF803000, 0xBF804000)],
 )  # fmt: skip
-def test_tf32_maps_round_to_nearest_even(bits, loaded):
+def test_tf32_maps_round_to_nearest_even(bits: int, loaded: int) -> None:
     memory = GlobalMemory()
     m = make_map(memory, "tfloat32", 4, (4, 1), (4, 1))
     memory.store_int(m.address, bits, 4)
     assert read_box(m, (0, 0), memory).view(np.uint32)[0, 0] == loaded
 
 
-def test_float32_maps_copy_bits():
+def test_float32_maps_copy_bits() -> None:
     memory = GlobalMemory()
     m = make_map(memory, "float32_ftz", 4, (4, 1), (4, 1))
     for bits in (0x3F801FFF, 0x7FC12345, 1):
@@ -156,7 +169,7 @@ def test_float32_maps_copy_bits():
 
 
 @pytest.mark.parametrize("coordinate", [1, 2, 7, -1, -12])
-def test_inner_coordinate_off_16_bytes_faults(coordinate):
+def test_inner_coordinate_off_16_bytes_faults(coordinate: int) -> None:
     memory = GlobalMemory()
     m = make_map(memory, "uint16", 2, (64, 4), (32, 2))
     with pytest.raises(EmulationError, match="multiple of 16"):
@@ -164,21 +177,21 @@ def test_inner_coordinate_off_16_bytes_faults(coordinate):
 
 
 @pytest.mark.parametrize("offset", [0x404, 0x410, 0x420, 0x440])
-def test_box_below_128_byte_alignment_faults(offset):
+def test_box_below_128_byte_alignment_faults(offset: int) -> None:
     memory = GlobalMemory()
     m = make_map(memory)
     with pytest.raises(MisalignedError):
         place_box(m, read_box(m, (0, 0), memory), SharedMemory(0x2000), offset)
 
 
-def test_box_past_the_end_of_shared_memory_faults():
+def test_box_past_the_end_of_shared_memory_faults() -> None:
     memory = GlobalMemory()
     m = make_map(memory)
     with pytest.raises(OutOfBoundsError):
         place_box(m, read_box(m, (0, 0), memory), SharedMemory(0x800), 0x480)
 
 
-def test_map_larger_than_its_buffer_faults():
+def test_map_larger_than_its_buffer_faults() -> None:
     memory = GlobalMemory()
     m = make_map(memory, dims=(64, 16), box=(64, 16))
     larger = DecodedMap(m.address, "uint8", (64, 17), (64,), (64, 16), (1, 1))
@@ -186,7 +199,7 @@ def test_map_larger_than_its_buffer_faults():
         read_box(larger, (0, 1), memory)
 
 
-def test_store_is_clipped_and_undoes_the_swizzle():
+def test_store_is_clipped_and_undoes_the_swizzle() -> None:
     memory = GlobalMemory()
     m = make_map(memory, "uint16", 2, (40, 10), (32, 8), swizzle="64B")
     before = memory.read(m.address, 800).copy()
@@ -201,7 +214,7 @@ def test_store_is_clipped_and_undoes_the_swizzle():
     assert np.array_equal(memory.read(m.address, 800).view(np.uint16).reshape(10, 40), wanted)
 
 
-def test_store_at_a_negative_coordinate_faults():
+def test_store_at_a_negative_coordinate_faults() -> None:
     memory = GlobalMemory()
     m = make_map(memory)
     with pytest.raises(EmulationError, match=">= 0"):
@@ -209,14 +222,14 @@ def test_store_at_a_negative_coordinate_faults():
 
 
 @pytest.mark.parametrize("operation", ["add", "min", "max", "inc", "dec", "and", "or", "xor"])
-def test_reduce_combines_u32_elements(operation):
+def test_reduce_combines_u32_elements(operation: str) -> None:
     memory = GlobalMemory()
     m = make_map(memory, "uint32", 4, (8, 4), (8, 4))
     values = np.array([[0, 1, 5, 7, 2**32 - 1, 3, 9, 2]] * 4, np.uint32)
     other = np.array([[5, 1, 4, 9, 1, 0, 12, 2**31]] * 4, np.uint32)
     memory.write(m.address, values.tobytes())
     reduce_box(m, (0, 0), memory, other.view(np.uint8), operation)
-    wanted = {
+    wanted: Any = {
         "add": lambda a, b: (a + b) % 2**32, "min": min, "max": max,
         "inc": lambda a, b: 0 if a >= b else a + 1,
         "dec": lambda a, b: b if a == 0 or a > b else a - 1,
@@ -229,7 +242,7 @@ def test_reduce_combines_u32_elements(operation):
     assert (got == got[0]).all()
 
 
-def test_packed_sub_byte_maps_pad_to_16_byte_slots_and_count_payload():
+def test_packed_sub_byte_maps_pad_to_16_byte_slots_and_count_payload() -> None:
     memory = GlobalMemory()
     m = DecodedMap(memory.allocate(128), "16u4_align16b", (128, 2), (64,), (128, 2), (1, 1), "128B")
     memory.write(m.address, RNG.integers(0, 256, 128, np.uint8))
@@ -240,7 +253,7 @@ def test_packed_sub_byte_maps_pad_to_16_byte_slots_and_count_payload():
     assert np.array_equal(slots[:, :, :8].ravel(), memory.read(m.address, 128))
 
 
-def test_gather4_reads_the_named_rows_and_scatter4_writes_them():
+def test_gather4_reads_the_named_rows_and_scatter4_writes_them() -> None:
     memory = GlobalMemory()
     m = make_map(memory, dims=(128, 64), box=(64, 1), swizzle="64B")
     rows = memory.read(m.address, 128 * 64).reshape(64, 128).copy()
@@ -255,21 +268,29 @@ def test_gather4_reads_the_named_rows_and_scatter4_writes_them():
     assert np.array_equal(memory.read(m.address, 128 * 64).reshape(64, 128), rows)
 
 
-def test_footprint_names_exactly_the_bytes_that_a_box_writes():
+def test_footprint_names_exactly_the_bytes_that_a_box_writes() -> None:
     memory = GlobalMemory()
     for mode, inner in (("none", 48), ("128B", 32), ("128B", 128), ("32B", 16), ("64B", 64)):
         m = make_map(memory, dims=(128, 64), box=(inner, 12), swizzle=mode)
         smem = SharedMemory(0x4000, track=True)
         box = read_box(m, (0, 0), memory)
         place_box(m, box, smem, 0x480)
-        offsets, size = smem_footprint(m, *box.shape, 0x480)
+        rows, row_bytes = box.shape
+        offsets, size = smem_footprint(m, rows, row_bytes, 0x480)
         named = np.zeros(len(smem.u8), bool)
         named[offsets[:, None] + np.arange(size)] = True
+        assert smem.initialised is not None
         assert np.array_equal(named, smem.initialised), mode
 
 
-def im2col_reference(m, memory, coordinates, offsets):
+def im2col_reference(
+    m: DecodedMap,
+    memory: GlobalMemory,
+    coordinates: tuple[int, int, int, int],
+    offsets: tuple[int, int],
+) -> Any:
     """Walk pixel by pixel: W, then H, then D, then N (ptx.md B3)."""
+    assert m.im2col is not None
     spatial = m.dims[1:-1]
     low = m.im2col.lower_corner
     high = [d - 1 + u for d, u in zip(spatial, m.im2col.upper_corner, strict=False)]
@@ -301,7 +322,13 @@ def im2col_reference(m, memory, coordinates, offsets):
      ((-1, 0), (1, -2), (0, 3, 2, 1), (0, 2), (2, 1)),
      ((-2, -1), (0, 1), (16, 4, 1, 1), (1, 1), (1, 2))],
 )  # fmt: skip
-def test_im2col_walks_width_first_inside_its_corners(lower, upper, start, offsets, strides):
+def test_im2col_walks_width_first_inside_its_corners(
+    lower: tuple[int, int],
+    upper: tuple[int, int],
+    start: tuple[int, int, int, int],
+    offsets: tuple[int, int],
+    strides: tuple[int, int],
+) -> None:
     memory = GlobalMemory()
     dims, spatial_strides = (32, 6, 5, 2), (1, *strides, 1)
     address = memory.allocate(32 * 6 * 5 * 2)
@@ -314,7 +341,7 @@ def test_im2col_walks_width_first_inside_its_corners(lower, upper, start, offset
     assert np.array_equal(got, im2col_reference(m, memory, start, offsets))
 
 
-def test_im2col_start_below_the_lower_corner_faults():
+def test_im2col_start_below_the_lower_corner_faults() -> None:
     memory = GlobalMemory()
     m = DecodedMap(
         memory.allocate(1920), "uint8", (32, 6, 5, 2), (32, 192, 960), (), (1, 1, 1, 1),
@@ -324,8 +351,12 @@ def test_im2col_start_below_the_lower_corner_faults():
         read_im2col(m, (0, -1, 0, 0), (0, 0), memory)
 
 
-def test_tensor_map_survives_128_bytes():
-    fields = {"element_type": "tfloat32", "dims": (2**32, 7, 5), "strides_bytes": (2**40 - 16, 48)}
+def test_tensor_map_survives_128_bytes() -> None:
+    fields: dict[str, Any] = {
+        "element_type": "tfloat32",
+        "dims": (2**32, 7, 5),
+        "strides_bytes": (2**40 - 16, 48),
+    }
     plain = DecodedMap(
         0x7F00001230, box=(8, 256, 3), element_strides=(1, 8, 2), swizzle="128B_ATOM_64B",
         l2_promotion="256B", oob_fill="nan", **fields,
@@ -340,7 +371,7 @@ def test_tensor_map_survives_128_bytes():
         assert decode(encode(im2col)) == im2col
 
 
-def test_tensor_map_words_are_those_seen_on_an_h200():
+def test_tensor_map_words_are_those_seen_on_an_h200() -> None:
     m = DecodedMap(
         0x7F1234560, "bfloat16", (4096, 100), (8192,), (64, 128), (1, 1), "128B", "none", "256B"
     )
@@ -354,7 +385,7 @@ def test_tensor_map_words_are_those_seen_on_an_h200():
     assert words[9] == 1024
 
 
-def test_replaced_fields_decode():
+def test_replaced_fields_decode() -> None:
     data = encode(DecodedMap(0x1000, "uint8", (256, 64), (256,), (64, 16), (1, 1)))
     data = replace(data, "global_address", 0x2000)
     data = replace(data, "global_dim", 31, 1)
@@ -366,7 +397,7 @@ def test_replaced_fields_decode():
     )
 
 
-def test_map_that_was_never_encoded_is_named():
+def test_map_that_was_never_encoded_is_named() -> None:
     with pytest.raises(EmulationError, match="never encoded"):
         decode(bytes(128))
 
@@ -389,7 +420,7 @@ def test_map_that_was_never_encoded_is_named():
         ({"element_type": "16u4_align16b", "box": (128, 4), "dims": (130, 4)}, "multiple of 128"),
     ],
 )
-def test_illegal_tensor_map_is_refused_with_its_rule(change, rule):
+def test_illegal_tensor_map_is_refused_with_its_rule(change: dict[str, Any], rule: str) -> None:
     legal = {
         "element_type": "bfloat16", "dims": (256, 64), "strides_bytes": (512,), "box": (64, 8),
         "element_strides": (1, 1), "swizzle": "128B",
@@ -399,7 +430,7 @@ def test_illegal_tensor_map_is_refused_with_its_rule(change, rule):
         from_launch(m, 0x1000 + m.offset_bytes)
 
 
-def test_any_128_bytes_decode_or_are_named_as_no_map():
+def test_any_128_bytes_decode_or_are_named_as_no_map() -> None:
     """A kernel may hand TMA garbage: it must end in our own error type."""
     legal = encode(DecodedMap(0x1000, "uint8", (256, 64), (256,), (64, 16), (1, 1)))
     for _ in range(300):
