@@ -1,5 +1,7 @@
 """mbarriers: the completion rule, parity, ranges and lifecycle of ptx.md C1 and C2."""
 
+from typing import Any
+
 import pytest
 
 from ptxgen.emulator.mbarrier import MAX_COUNT, MbarrierTable, pending_count
@@ -10,19 +12,19 @@ from ptxgen.errors import BarrierError, MisalignedError, OutOfBoundsError
 AT = 0x408
 
 
-def table(count=1, observer=None):
+def table(count: int = 1, observer: Observer | None = None) -> MbarrierTable:
     barriers = MbarrierTable(SharedMemory(0x800), observer)
     barriers.init(AT, count)
     return barriers
 
 
-def test_fresh_barrier_passes_parity_1_and_holds_parity_0():
+def test_fresh_barrier_passes_parity_1_and_holds_parity_0() -> None:
     barriers = table()
     assert barriers.test(AT, 1)
     assert not barriers.test(AT, 0)
 
 
-def test_phase_completes_with_the_last_arrival_and_flips_parity():
+def test_phase_completes_with_the_last_arrival_and_flips_parity() -> None:
     barriers = table(3)
     assert not barriers.arrive(AT).completed
     assert barriers.arrive(AT, 2).completed
@@ -31,35 +33,35 @@ def test_phase_completes_with_the_last_arrival_and_flips_parity():
     assert barriers.at(AT).pending == 3
 
 
-def test_bytes_hold_the_phase_open_after_the_last_arrival():
+def test_bytes_hold_the_phase_open_after_the_last_arrival() -> None:
     barriers = table()
     assert not barriers.arrive(AT, tx_bytes=96).completed
     assert not barriers.complete_tx(AT, 32)
     assert barriers.complete_tx(AT, 64)
 
 
-def test_bytes_may_come_before_they_are_expected():
+def test_bytes_may_come_before_they_are_expected() -> None:
     barriers = table()
     assert not barriers.complete_tx(AT, 128)
     assert barriers.at(AT).tx == -128
     assert barriers.arrive(AT, tx_bytes=128).completed
 
 
-def test_expect_tx_alone_does_not_arrive():
+def test_expect_tx_alone_does_not_arrive() -> None:
     barriers = table()
     barriers.expect_tx(AT, 16)
     assert barriers.at(AT).pending == 1
 
 
 @pytest.mark.parametrize("off_by", [-16, 16])
-def test_wrong_byte_count_never_completes(off_by):
+def test_wrong_byte_count_never_completes(off_by: int) -> None:
     barriers = table()
     barriers.arrive(AT, tx_bytes=64)
     assert not barriers.complete_tx(AT, 64 + off_by)
     assert barriers.at(AT).tx == -off_by
 
 
-def test_arrival_beyond_the_pending_count_traps():
+def test_arrival_beyond_the_pending_count_traps() -> None:
     barriers = table(2)
     with pytest.raises(BarrierError, match="only 2 pending"):
         barriers.arrive(AT, 3)
@@ -68,7 +70,7 @@ def test_arrival_beyond_the_pending_count_traps():
         barriers.arrive(AT)
 
 
-def test_arrive_drop_lowers_later_phases_and_may_reach_zero():
+def test_arrive_drop_lowers_later_phases_and_may_reach_zero() -> None:
     barriers = table(2)
     barriers.arrive(AT, drop=True)
     assert barriers.arrive(AT).completed
@@ -79,19 +81,19 @@ def test_arrive_drop_lowers_later_phases_and_may_reach_zero():
 
 
 @pytest.mark.parametrize("nbytes", [MAX_COUNT + 1, -MAX_COUNT - 1])
-def test_transaction_count_out_of_range_traps(nbytes):
+def test_transaction_count_out_of_range_traps(nbytes: int) -> None:
     barriers = table()
     with pytest.raises(BarrierError, match="transaction bytes"):
         barriers.complete_tx(AT, nbytes)
 
 
 @pytest.mark.parametrize("count", [0, MAX_COUNT + 1])
-def test_init_count_out_of_range_is_refused(count):
+def test_init_count_out_of_range_is_refused(count: int) -> None:
     with pytest.raises(BarrierError, match="count"):
         table(count)
 
 
-def test_init_over_a_live_barrier_is_refused_unless_untouched():
+def test_init_over_a_live_barrier_is_refused_unless_untouched() -> None:
     barriers = table(2)
     barriers.init(AT, 2)
     with pytest.raises(BarrierError, match="live"):
@@ -101,7 +103,7 @@ def test_init_over_a_live_barrier_is_refused_unless_untouched():
         barriers.init(AT, 2)
 
 
-def test_use_before_init_and_after_inval_is_named():
+def test_use_before_init_and_after_inval_is_named() -> None:
     barriers = table()
     barriers.inval(AT)
     for use in (barriers.arrive, barriers.inval, lambda at: barriers.test(at, 0)):
@@ -110,7 +112,7 @@ def test_use_before_init_and_after_inval_is_named():
     barriers.init(AT, 1)
 
 
-def test_barrier_needs_8_bytes_inside_the_window():
+def test_barrier_needs_8_bytes_inside_the_window() -> None:
     barriers = table()
     with pytest.raises(MisalignedError):
         barriers.init(0x404, 1)
@@ -118,7 +120,7 @@ def test_barrier_needs_8_bytes_inside_the_window():
         barriers.init(0x800, 1)
 
 
-def test_memory_shows_the_word_only_after_inval():
+def test_memory_shows_the_word_only_after_inval() -> None:
     smem = SharedMemory(0x800)
     smem.store_int(AT, 0x1234, 8)
     barriers = MbarrierTable(smem)
@@ -128,14 +130,14 @@ def test_memory_shows_the_word_only_after_inval():
     assert smem.load_int(AT, 8) == 0x7FFFF800001FFFFE
 
 
-def test_word_of_a_short_transaction_shows_the_missing_bytes():
+def test_word_of_a_short_transaction_shows_the_missing_bytes() -> None:
     barriers = table()
     barriers.arrive(AT, tx_bytes=64)
     barriers.complete_tx(AT, 48)
     assert barriers.at(AT).word() >> 21 & 0x1FFFFF == -16 & 0x1FFFFF
 
 
-def test_state_token_is_tested_by_its_parity_alone():
+def test_state_token_is_tested_by_its_parity_alone() -> None:
     barriers = table()
     old = barriers.arrive(AT).state
     assert pending_count(old) == 1
@@ -144,26 +146,26 @@ def test_state_token_is_tested_by_its_parity_alone():
     assert not barriers.test_state(AT, old)
 
 
-def test_no_complete_must_not_be_last():
+def test_no_complete_must_not_be_last() -> None:
     barriers = table(2)
     barriers.arrive(AT, no_complete=True)
     with pytest.raises(BarrierError, match="noComplete"):
         barriers.arrive(AT, no_complete=True)
 
 
-def test_cp_async_arrive_raises_the_pending_count_first():
+def test_cp_async_arrive_raises_the_pending_count_first() -> None:
     barriers = table()
     barriers.add_pending(AT)
     assert not barriers.arrive(AT).completed
     assert barriers.arrive(AT).completed
 
 
-def test_observer_sees_every_step_in_order():
+def test_observer_sees_every_step_in_order() -> None:
     class Log(Observer):
-        def __init__(self):
-            self.kinds = []
+        def __init__(self) -> None:
+            self.kinds: list[tuple[Any, ...]] = []
 
-        def on_barrier(self, event):
+        def on_barrier(self, event: Any) -> None:
             self.kinds.append((event.kind, event.phase, event.tx, event.pending))
 
     log = Log()
