@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ptxgen.emulator.memory import SMEM_WINDOW_END, SharedMemory
+from ptxgen.emulator.addresses import SMEM_WINDOW_END
+from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.tcgen05_cp import copy_cells, copy_reads, copy_to_tmem, shift_down
 from ptxgen.emulator.tmem import REGISTERS_PER_REPEAT, TensorMemory
 from ptxgen.errors import EmulationError, OutOfBoundsError, UnknownInstructionError
@@ -12,7 +13,7 @@ RNG = np.random.default_rng(23)
 SHAPES = list(REGISTERS_PER_REPEAT)
 
 
-def place(shape, r, t, split=0):
+def place(shape: str, r: int, t: int, split: int = 0) -> tuple[int, int]:
     """(lane, column) of register r of lane t, straight from ptx.md D12."""
     return {
         "32x32b": lambda: (t, r),
@@ -23,7 +24,7 @@ def place(shape, r, t, split=0):
     }[shape]()
 
 
-def filled():
+def filled() -> TensorMemory:
     tmem = TensorMemory()
     tmem.allocate(512)
     tmem.cells[:] = RNG.integers(0, 1 << 32, tmem.cells.shape, np.uint32)
@@ -33,7 +34,7 @@ def filled():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("repeat", [1, 4, 16])
 @pytest.mark.parametrize("pack", [False, True])
-def test_ld_reads_the_cells_of_the_isa(shape, repeat, pack):
+def test_ld_reads_the_cells_of_the_isa(shape: str, repeat: int, pack: bool) -> None:
     tmem, warp, split = filled(), 6, repeat * (2 if pack else 1)
     got = tmem.load(64 << 16 | 32, shape, repeat, warp, split=split, pack=pack)
     assert got.shape == (REGISTERS_PER_REPEAT[shape] * repeat, 32)
@@ -52,7 +53,7 @@ def test_ld_reads_the_cells_of_the_isa(shape, repeat, pack):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("packed", [False, True])
-def test_st_undoes_ld_and_touches_nothing_else(shape, packed):
+def test_st_undoes_ld_and_touches_nothing_else(shape: str, packed: bool) -> None:
     tmem = filled()
     tmem.cells &= 0xFFFF if packed else 0xFFFFFFFF
     before = tmem.cells.copy()
@@ -68,7 +69,7 @@ def test_st_undoes_ld_and_touches_nothing_else(shape, packed):
     assert np.array_equal(tmem.cells.reshape(-1)[untouched], cleared.reshape(-1)[untouched])
 
 
-def test_split_reaches_the_other_half_of_the_quarter():
+def test_split_reaches_the_other_half_of_the_quarter() -> None:
     tmem = filled()
     got = tmem.load(32 << 16, "16x32bx2", 2, 1, split=16 << 16)
     assert np.array_equal(got[1], tmem.cells[32:64, 1])
@@ -78,19 +79,20 @@ def test_split_reaches_the_other_half_of_the_quarter():
     ("shape", "lane", "warp"),
     [("32x32b", 16, 0), ("16x64b", 32, 0), ("16x256b", 8, 4), ("32x32b", 0, 1)],
 )
-def test_warp_reaches_its_own_lane_quarter_only(shape, lane, warp):
+def test_warp_reaches_its_own_lane_quarter_only(shape: str, lane: int, warp: int) -> None:
     with pytest.raises(OutOfBoundsError, match="reaches tensor memory lanes"):
         filled().load(lane << 16, shape, 1, warp)
 
 
-def test_lane_bits_above_127_are_ignored():
+def test_lane_bits_above_127_are_ignored() -> None:
     tmem = filled()
     assert np.array_equal(tmem.load(160 << 16, "32x32b", 1, 1)[0], tmem.cells[32:64, 0])
 
 
-def test_columns_outside_the_allocation_are_named():
+def test_columns_outside_the_allocation_are_named() -> None:
     tmem = TensorMemory()
     address = tmem.allocate(64)
+    assert address is not None
     with pytest.raises(OutOfBoundsError, match=r"\[48, 80\)"):
         tmem.load(address + 48, "32x32b", 32, 0)
     tmem.deallocate(address, 64)
@@ -99,15 +101,16 @@ def test_columns_outside_the_allocation_are_named():
 
 
 @pytest.mark.parametrize("columns", [0, 16, 48, 1024])
-def test_allocation_size_must_be_a_power_of_two(columns):
+def test_allocation_size_must_be_a_power_of_two(columns: int) -> None:
     with pytest.raises(EmulationError, match="power of two"):
         TensorMemory().allocate(columns)
 
 
-def test_allocations_wait_when_full_and_must_not_grow():
+def test_allocations_wait_when_full_and_must_not_grow() -> None:
     tmem = TensorMemory()
     first, second = tmem.allocate(256), tmem.allocate(256)
-    assert (first, second) == (0, 256)
+    assert first == 0
+    assert second == 256
     assert tmem.allocate(32) is None
     tmem.deallocate(first, 256)
     assert tmem.allocate(32) == 0
@@ -115,9 +118,10 @@ def test_allocations_wait_when_full_and_must_not_grow():
         tmem.allocate(64)
 
 
-def test_dealloc_must_match_and_relinquish_is_final():
+def test_dealloc_must_match_and_relinquish_is_final() -> None:
     tmem = TensorMemory()
     address = tmem.allocate(128)
+    assert address is not None
     with pytest.raises(EmulationError, match="must match"):
         tmem.deallocate(address, 64)
     tmem.relinquish()
@@ -128,12 +132,12 @@ def test_dealloc_must_match_and_relinquish_is_final():
 
 
 @pytest.mark.parametrize(("shape", "repeat"), [("16x256b", 64), ("16x32b", 1), ("32x32b", 3)])
-def test_forms_that_ptxas_rejects_are_unknown(shape, repeat):
+def test_forms_that_ptxas_rejects_are_unknown(shape: str, repeat: int) -> None:
     with pytest.raises(UnknownInstructionError):
         filled().load(0, shape, repeat, 0)
 
 
-def descriptor(start, leading, stride):
+def descriptor(start: int, leading: int, stride: int) -> int:
     return start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | 1 << 46
 
 
@@ -148,7 +152,7 @@ CP_ROWS = {
 
 
 @pytest.mark.parametrize(("shape", "multicast"), CP_ROWS)
-def test_cp_copies_core_matrices_to_the_lanes_of_its_shape(shape, multicast):
+def test_cp_copies_core_matrices_to_the_lanes_of_its_shape(shape: str, multicast: str) -> None:
     smem, tmem = SharedMemory(SMEM_WINDOW_END), TensorMemory(track=True)
     smem.u8[0x400:] = RNG.integers(0, 256, len(smem.u8) - 0x400, np.uint8)
     tmem.allocate(64)
@@ -163,11 +167,12 @@ def test_cp_copies_core_matrices_to_the_lanes_of_its_shape(shape, multicast):
                 wanted[lane, 16 + word] = smem.load_int(at, 4)
     assert np.array_equal(tmem.cells, wanted)
     cells = copy_cells(16, shape, multicast, tmem)
+    assert tmem.initialised is not None
     assert np.array_equal(np.sort(cells), np.flatnonzero(tmem.initialised.ravel()))
     assert len(copy_reads(bits, shape, multicast, smem)) == rows * width // 4
 
 
-def test_cp_unpacks_6_bit_elements_to_bytes():
+def test_cp_unpacks_6_bit_elements_to_bytes() -> None:
     smem, tmem = SharedMemory(SMEM_WINDOW_END), TensorMemory()
     tmem.allocate(32)
     codes = RNG.integers(0, 64, 16)
@@ -177,12 +182,12 @@ def test_cp_unpacks_6_bit_elements_to_bytes():
     assert np.array_equal(tmem.cells[77, :4].copy().view(np.uint8), codes)
 
 
-def test_cp_without_its_multicast_is_unknown():
+def test_cp_without_its_multicast_is_unknown() -> None:
     with pytest.raises(UnknownInstructionError):
         copy_cells(0, "32x128b", "", filled())
 
 
-def test_shift_moves_rows_down_within_their_quarter():
+def test_shift_moves_rows_down_within_their_quarter() -> None:
     tmem = filled()
     before = tmem.cells.copy()
     shift_down(8, tmem)
