@@ -1,11 +1,15 @@
 """wgmma: descriptors and fragments against the formulas of ptx.md A3 to A6, element by element."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
+from ptxgen.emulator.addresses import SMEM_WINDOW_END
 from ptxgen.emulator.formats import decode, encode
 from ptxgen.emulator.matrix_descriptor import decode_sm90, decode_sm100, gather_operand
-from ptxgen.emulator.memory import SMEM_WINDOW_END, SharedMemory
+from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.wgmma import (
     bytes_to_a_registers,
     execute_wgmma,
@@ -23,17 +27,27 @@ SWIZZLE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 SPAN = {"32B": 32, "64B": 64, "128B": 128}
 
 
-def descriptor(start, leading, stride, swizzle="none", base=0):
+def descriptor(start: int, leading: int, stride: int, swizzle: str = "none", base: int = 0) -> int:
     return (
         start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | base << 49
         | SWIZZLE_BITS[swizzle] << 62
     )  # fmt: skip
 
 
-def address(row, k, size, start, leading, stride, swizzle, base, mn_major):
+def address(
+    row: int,
+    k: int,
+    size: int,
+    start: int,
+    leading: int,
+    stride: int,
+    swizzle: str,
+    base: int,
+    mn_major: bool,
+) -> int:
     """Byte address of one element, straight from ptx.md A4."""
     kb, mb = k * size, row * size
-    w = SPAN.get(swizzle)
+    w = SPAN.get(swizzle, 16)
     if not mn_major and swizzle == "none":
         off = row % 8 * 16 + row // 8 * stride + kb % 16 + kb // 16 * leading
     elif not mn_major:
@@ -49,7 +63,7 @@ def address(row, k, size, start, leading, stride, swizzle, base, mn_major):
     return linear ^ chunk << 4
 
 
-def random_smem():
+def random_smem() -> SharedMemory:
     smem = SharedMemory(SMEM_WINDOW_END)
     smem.u8[0x400:] = RNG.integers(0, 256, len(smem.u8) - 0x400, np.uint8)
     return smem
@@ -59,7 +73,9 @@ def random_smem():
 @pytest.mark.parametrize("mn_major", [False, True])
 @pytest.mark.parametrize(("start", "base"), [(0x2000, 0), (0x2020, 0), (0x2490, 0), (0x2380, 7)])
 @pytest.mark.parametrize("rows", [8, 24, 64])
-def test_operand_is_read_where_the_formula_says(swizzle, mn_major, start, base, rows):
+def test_operand_is_read_where_the_formula_says(
+    swizzle: str, mn_major: bool, start: int, base: int, rows: int
+) -> None:
     leading, stride = (4096, 1040) if mn_major else (528, 1168)
     bits = descriptor(start, leading, stride, swizzle, base)
     smem = random_smem()
@@ -71,7 +87,7 @@ def test_operand_is_read_where_the_formula_says(swizzle, mn_major, start, base, 
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_k_major_operand_of_other_sizes(size):
+def test_k_major_operand_of_other_sizes(size: int) -> None:
     smem = random_smem()
     bits = descriptor(0x4000, 0, 1024, "128B")
     got = gather_operand(decode_sm90(bits), smem, 16, 32 // size, size, mn_major=False)
@@ -81,7 +97,7 @@ def test_k_major_operand_of_other_sizes(size):
             assert got[row, k] == smem.load_int(at, size)
 
 
-def test_operand_outside_shared_memory_is_named():
+def test_operand_outside_shared_memory_is_named() -> None:
     smem = SharedMemory(0x800)
     with pytest.raises(OutOfBoundsError, match="matrix descriptor"):
         gather_operand(
@@ -90,19 +106,19 @@ def test_operand_outside_shared_memory_is_named():
 
 
 @pytest.mark.parametrize("bits", [1 << 14, 1 << 31, 1 << 46, 1 << 52, 1 << 61])
-def test_descriptor_with_a_reserved_bit_is_refused(bits):
+def test_descriptor_with_a_reserved_bit_is_refused(bits: int) -> None:
     with pytest.raises(EmulationError, match="must be 0"):
         decode_sm90(descriptor(0x400, 0, 1024) | bits)
 
 
-def test_sm100_descriptor_needs_its_version_bits():
+def test_sm100_descriptor_needs_its_version_bits() -> None:
     assert decode_sm100(1 << 46 | 2 << 61 | 0x40).swizzle == "128B"
     with pytest.raises(EmulationError, match="48:46"):
         decode_sm100(2 << 61 | 0x40)
 
 
 @pytest.mark.parametrize("n", [8, 96, 256])
-def test_accumulator_fragment_is_that_of_the_isa(n):
+def test_accumulator_fragment_is_that_of_the_isa(n: int) -> None:
     matrix = np.arange(64 * n, dtype=np.uint32).reshape(64, n)
     registers = matrix_to_registers(matrix)
     halves = matrix_to_halves(matrix.astype(np.uint16)).view(np.uint16).reshape(n // 4, 128, 2)
@@ -118,7 +134,7 @@ def test_accumulator_fragment_is_that_of_the_isa(n):
     )
 
 
-def test_a_registers_hold_the_fragments_of_the_isa():
+def test_a_registers_hold_the_fragments_of_the_isa() -> None:
     row_bytes = RNG.integers(0, 256, (64, 32), np.uint8)
     registers = bytes_to_a_registers(row_bytes)
     as_bytes = registers.view(np.uint8).reshape(4, 128, 4)
@@ -155,7 +171,7 @@ CASES = [
 ]
 
 
-def small_integers(name, shape):
+def small_integers(name: str, shape: tuple[int, int]) -> tuple[Any, Any]:
     """Codes and values of integers so small that every sum is exact in every format."""
     if name == "b1":
         bits = RNG.integers(0, 2, shape)
@@ -170,7 +186,7 @@ def small_integers(name, shape):
     return codes.astype(np.uint8 if name.startswith("e") else np.uint16), values
 
 
-def store_operand(smem, codes, mn_major, start):
+def store_operand(smem: SharedMemory, codes: Any, mn_major: bool, start: int) -> int:
     """Lay an operand out unswizzled with packed groups; its descriptor."""
     rows, k = codes.shape
     size = codes.itemsize
@@ -184,20 +200,23 @@ def store_operand(smem, codes, mn_major, start):
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("shape", "immediates", "from_registers"), CASES)
-def test_wgmma_multiplies_small_integers_exactly(shape, immediates, from_registers, exact):
+def test_wgmma_multiplies_small_integers_exactly(
+    shape: str, immediates: list[int], from_registers: bool, exact: bool
+) -> None:
     op = parse_wgmma(["wgmma", "mma_async", "sync", "aligned", *shape.split(".")], immediates,
                      from_registers)  # fmt: skip
     smem = SharedMemory(SMEM_WINDOW_END)
     a_codes, a = small_integers(op.a_type, (64, op.k))
     b_codes, b = small_integers(op.b_type, (op.n, op.k))
     b_bits = store_operand(smem, b_codes, op.mn_major_b, 0x8000)
+    a_operand: Any
     if from_registers:
         a_operand = bytes_to_a_registers(a_codes.view(np.uint8).reshape(64, 32))
     else:
         a_operand = store_operand(smem, a_codes, op.mn_major_a, 0x1000)
     c = RNG.integers(-5, 6, (64, op.n))
     wanted = a @ b.T * (-1 if op.negate_a != op.negate_b else 1)
-    pack = {
+    pack: Callable[[Any], Any] = {
         "f32": lambda x: matrix_to_registers(x.astype(np.float32).view(np.uint32)),
         "s32": lambda x: matrix_to_registers(x.astype(np.int32).view(np.uint32)),
         "f16": lambda x: matrix_to_halves(x.astype(np.float16).view(np.uint16)),
@@ -211,7 +230,7 @@ def test_wgmma_multiplies_small_integers_exactly(shape, immediates, from_registe
 
 
 @pytest.mark.parametrize(("saturate", "wanted"), [(True, 2**31 - 1), (False, -(2**31) + 31)])
-def test_integer_accumulators_wrap_or_saturate(saturate, wanted):
+def test_integer_accumulators_wrap_or_saturate(saturate: bool, wanted: int) -> None:
     qualifiers = ["m64n8k32", *(["satfinite"] if saturate else []), "s32", "u8", "u8"]
     op = parse_wgmma(qualifiers, [], True)
     smem = SharedMemory(SMEM_WINDOW_END)
@@ -222,7 +241,7 @@ def test_integer_accumulators_wrap_or_saturate(saturate, wanted):
     assert (got.view(np.int32) == wanted).all()
 
 
-def test_exact_wgmma_equals_the_chain_of_models_on_random_data():
+def test_exact_wgmma_equals_the_chain_of_models_on_random_data() -> None:
     from ptxgen.emulator.numerics import fused_dot, fused_model
 
     op = parse_wgmma(["m64n16k32", "f32", "e4m3", "e4m3"], [1, 1], True)
@@ -240,7 +259,7 @@ def test_exact_wgmma_equals_the_chain_of_models_on_random_data():
     assert np.array_equal(registers_to_matrix(got).view(np.float32), wanted)
 
 
-def test_reads_are_the_bytes_of_both_operands():
+def test_reads_are_the_bytes_of_both_operands() -> None:
     op = parse_wgmma(["m64n8k32", "f32", "e4m3", "e4m3"], [1, 1], False)
     smem = SharedMemory(SMEM_WINDOW_END)
     a, b = descriptor(0x2000, 0, 1024, "128B"), descriptor(0x8000, 0, 1024, "128B")
@@ -265,6 +284,6 @@ def test_reads_are_the_bytes_of_both_operands():
         ("m64n8k16.f32.f16.bf16", [1, 1, 0, 0]),
     ],
 )
-def test_forms_that_ptxas_rejects_are_unknown(qualifiers, immediates):
+def test_forms_that_ptxas_rejects_are_unknown(qualifiers: str, immediates: list[int]) -> None:
     with pytest.raises(UnknownInstructionError):
         parse_wgmma(qualifiers.split("."), immediates, False)
