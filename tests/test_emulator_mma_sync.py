@@ -1,5 +1,7 @@
 """mma.sync, ldmatrix and stmatrix against the fragment formulas of ptx.md E2 and E3."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ RNG = np.random.default_rng(9)
 G, Q = np.arange(32) >> 2, np.arange(32) % 4
 
 # rows of ptx.md E2: element i of a lane -> (A row, A k, B k), by (k, bits)
-FRAGMENTS = {
+FRAGMENTS: dict[tuple[int, int], Any] = {
     (8, 16): (4, lambda i: (G + 8 * (i >> 1), 2 * Q + (i & 1)), 2, lambda i: 2 * Q + i),
     (16, 16): (8, lambda i: (G + 8 * ((i >> 1) & 1), 2 * Q + (i & 1) + 8 * (i >> 2)),
                4, lambda i: 2 * Q + (i & 1) + 8 * (i >> 1)),
@@ -27,7 +29,7 @@ FRAGMENTS = {
 }  # fmt: skip
 
 
-def pack(codes, bits):
+def pack(codes: Any, bits: int) -> Any:
     """Elements of each lane, low first, (elements, 32) -> registers (n, 32)."""
     per_register = 32 // bits
     registers = np.zeros((len(codes) // per_register, 32), np.uint32)
@@ -36,7 +38,7 @@ def pack(codes, bits):
     return registers
 
 
-def fragments(k, bits, a, b):
+def fragments(k: int, bits: int, a: Any, b: Any) -> tuple[Any, Any]:
     """Registers of A (16, k) and B (8, k) given as codes."""
     num_a, place_a, num_b, place_b = FRAGMENTS[k, bits]
     of_a = pack([a[place_a(i)] for i in range(num_a)], bits)
@@ -44,7 +46,7 @@ def fragments(k, bits, a, b):
     return of_a, of_b
 
 
-def spread_c(matrix):
+def spread_c(matrix: Any) -> Any:
     return np.array([matrix[G + 8 * (i >> 1), 2 * Q + (i & 1)] for i in range(4)])
 
 
@@ -58,7 +60,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def integers(name, shape):
+def integers(name: str, shape: tuple[int, int]) -> tuple[Any, Any]:
     """Codes in register containers and values, small enough for exact sums."""
     if name in ("s8", "u8", "s4", "u4"):
         bits = int(name[1])
@@ -73,7 +75,7 @@ def integers(name, shape):
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("text", "bits"), CASES)
-def test_mma_multiplies_small_integers_exactly(text, bits, exact):
+def test_mma_multiplies_small_integers_exactly(text: str, bits: int, exact: bool) -> None:
     op = parse_mma_sync(["mma", "sync", "aligned", *text.split(".")])
     a_codes, a = integers(op.a_type, (16, op.k))
     b_codes, b = integers(op.b_type, (8, op.k))
@@ -95,7 +97,9 @@ def test_mma_multiplies_small_integers_exactly(text, bits, exact):
     [("mxf8f6f4", ("e4m3", "e5m2"), 1, "ue8m0"), ("mxf4", ("e2m1", "e2m1"), 2, "ue8m0"),
      ("mxf4nvf4", ("e2m1", "e2m1"), 4, "ue4m3")],
 )  # fmt: skip
-def test_block_scales_multiply_their_rows_and_columns(kind, types, blocks, scale_type):
+def test_block_scales_multiply_their_rows_and_columns(
+    kind: str, types: tuple[str, str], blocks: int, scale_type: str
+) -> None:
     k, bits = (32, 8) if kind == "mxf8f6f4" else (64, 4)
     op = parse_mma_sync(
         f"m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{blocks}X.f32.{types[0]}."
@@ -128,7 +132,7 @@ def test_block_scales_multiply_their_rows_and_columns(kind, types, blocks, scale
     assert np.array_equal(got.view(np.float32), spread_c(scaled).astype(np.float32))
 
 
-def test_exact_bf16_equals_mmasim():
+def test_exact_bf16_equals_mmasim() -> None:
     torch = pytest.importorskip("torch")
     nv_ptx = pytest.importorskip("mmasim.nv_ptx")
     reference = nv_ptx.MMA("Hopper", "m16n8k16.f32.bf16.bf16.f32")
@@ -148,12 +152,12 @@ def test_exact_bf16_equals_mmasim():
     "text", ["m8n8k4.row.col.f64.f64.f64.f64", "m16n8k16.row.col.f32.f16.bf16.f32",
              "sp.m16n8k32.row.col.f32.f16.f16.f32", "m16n8k16.row.col.s32.f16.f16.s32"],
 )  # fmt: skip
-def test_forms_that_are_not_modelled_are_named(text):
+def test_forms_that_are_not_modelled_are_named(text: str) -> None:
     with pytest.raises(UnknownInstructionError):
         parse_mma_sync(text.split("."))
 
 
-def tile_memory(num_rows):
+def tile_memory(num_rows: int) -> tuple[SharedMemory, Any, Any]:
     """Random rows of 16 bytes at scattered aligned addresses."""
     smem = SharedMemory(0x2000)
     order = RNG.permutation(64)[:32]
@@ -165,7 +169,9 @@ def tile_memory(num_rows):
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("transpose", [False, True])
-def test_ldmatrix_gives_each_lane_two_halves_of_its_row_or_column(count, transpose):
+def test_ldmatrix_gives_each_lane_two_halves_of_its_row_or_column(
+    count: int, transpose: bool
+) -> None:
     smem, addresses, rows = tile_memory(8 * count)
     got = ldmatrix(smem, addresses, "m8n8", count, transpose=transpose)
     halves = rows.view(np.uint16).reshape(count, 8, 8)
@@ -178,7 +184,7 @@ def test_ldmatrix_gives_each_lane_two_halves_of_its_row_or_column(count, transpo
 
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_stmatrix_undoes_ldmatrix(count, transpose):
+def test_stmatrix_undoes_ldmatrix(count: int, transpose: bool) -> None:
     smem, addresses, rows = tile_memory(8 * count)
     registers = ldmatrix(smem, addresses, "m8n8", count, transpose=transpose)
     target = SharedMemory(0x2000)
@@ -188,7 +194,7 @@ def test_stmatrix_undoes_ldmatrix(count, transpose):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_byte_ldmatrix_transposes_16_by_16(count):
+def test_byte_ldmatrix_transposes_16_by_16(count: int) -> None:
     smem, addresses, rows = tile_memory(16 * count)
     got = ldmatrix(smem, addresses, "m16n16", count, transpose=True)
     for j in range(count):
@@ -200,7 +206,7 @@ def test_byte_ldmatrix_transposes_16_by_16(count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_byte_stmatrix_packs_in_accumulator_order(count):
+def test_byte_stmatrix_packs_in_accumulator_order(count: int) -> None:
     registers = RNG.integers(0, 1 << 32, (count, 32), np.uint32)
     smem, addresses, _ = tile_memory(32)
     stmatrix(smem, addresses, registers, "m16n8", transpose=True)
@@ -212,7 +218,7 @@ def test_byte_stmatrix_packs_in_accumulator_order(count):
 
 
 @pytest.mark.parametrize(("packed", "bits"), [("b4x16_p64", 4), ("b6x16_p32", 6)])
-def test_packed_rows_unpack_to_one_byte_per_element(packed, bits):
+def test_packed_rows_unpack_to_one_byte_per_element(packed: str, bits: int) -> None:
     smem, addresses, rows = tile_memory(8)
     got = ldmatrix(smem, addresses, "m8n16", 1, packed=packed)
     for t in range(32):
@@ -222,13 +228,13 @@ def test_packed_rows_unpack_to_one_byte_per_element(packed, bits):
             assert got[0, t] >> 8 * b & 0xFF == (code << 2 if bits == 4 else code)
 
 
-def test_movmatrix_transposes():
+def test_movmatrix_transposes() -> None:
     registers = RNG.integers(0, 1 << 32, (1, 32), np.uint32)
     halves = registers.view(np.uint16).reshape(8, 8)
     assert np.array_equal(movmatrix(registers).view(np.uint16).reshape(8, 8), halves.T)
 
 
-def test_matrix_row_off_16_bytes_faults():
+def test_matrix_row_off_16_bytes_faults() -> None:
     smem = SharedMemory(0x1000)
     with pytest.raises(MisalignedError):
         ldmatrix(smem, 0x408 + 16 * np.arange(32), "m8n8", 1)
