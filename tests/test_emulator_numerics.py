@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import floor, isfinite, isnan, log2
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +26,12 @@ WGMMA_TYPES = [
 DATA = ["normal", "any bits", "wide", "cancelling", "tiny"]
 
 
-def operands(kind, a_type, b_type, d_type, rows, columns, depth):
+def operands(
+    kind: str, a_type: str, b_type: str, d_type: str, rows: int, columns: int, depth: int
+) -> tuple[Any, Any, Any]:
     """Codes of A (rows, depth) and B (columns, depth), and float32 C."""
 
-    def codes(name, shape):
+    def codes(name: str, shape: tuple[int, int]) -> Any:
         if kind == "any bits":
             return RNG.integers(0, 1 << 8 * np.dtype(CODE[name]).itemsize, shape, CODE[name])
         spread = {"wide": 18, "tiny": 3}.get(kind, 0)
@@ -56,7 +59,7 @@ def operands(kind, a_type, b_type, d_type, rows, columns, depth):
         return a, b, c.astype(np.float16).astype(np.float32) if d_type == "f16" else c
 
 
-def exponent_of(x, low):
+def exponent_of(x: Fraction, low: int) -> int:
     """Exponent of a nonzero rational, subnormals at `low`."""
     x = abs(x)
     guess = floor(log2(x)) if x else low
@@ -67,7 +70,9 @@ def exponent_of(x, low):
     return max(guess, low)
 
 
-def rational_fused_sum(a, b, c, model, a_type, b_type):
+def rational_fused_sum(
+    a: Any, b: Any, c: float, model: FusedModel, a_type: str, b_type: str
+) -> Any:
     """One output of the model of ptx.md A8, in exact arithmetic."""
     floor_exponent = -21 if model.output == "f16" else -133
     addend_low = -14 if model.output == "f16" else -126
@@ -92,7 +97,9 @@ def rational_fused_sum(a, b, c, model, a_type, b_type):
 
 @pytest.mark.parametrize(("a_type", "b_type", "d_type"), WGMMA_TYPES)
 @pytest.mark.parametrize("kind", ["normal", "wide", "cancelling", "tiny"])
-def test_fused_sum_equals_rational_arithmetic(a_type, b_type, d_type, kind):
+def test_fused_sum_equals_rational_arithmetic(
+    a_type: str, b_type: str, d_type: str, kind: str
+) -> None:
     depth = 32 // np.dtype(CODE[a_type]).itemsize
     codes_a, codes_b, c = operands(kind, a_type, b_type, d_type, 4, 5, depth)
     a, b = decode(a_type, codes_a), decode(b_type, codes_b)
@@ -107,7 +114,7 @@ def test_fused_sum_equals_rational_arithmetic(a_type, b_type, d_type, kind):
 
 @pytest.mark.parametrize(("a_type", "b_type", "d_type"), WGMMA_TYPES)
 @pytest.mark.parametrize("kind", DATA)
-def test_wgmma_equals_mmasim_bitwise(a_type, b_type, d_type, kind):
+def test_wgmma_equals_mmasim_bitwise(a_type: str, b_type: str, d_type: str, kind: str) -> None:
     torch = pytest.importorskip("torch")
     nv_ptx = pytest.importorskip("mmasim.nv_ptx")
     names = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bf16": "bfloat16",
@@ -145,7 +152,9 @@ def test_wgmma_equals_mmasim_bitwise(a_type, b_type, d_type, kind):
         ([-0.0, 0], [1, 1], -0.0, 0.0),
     ],
 )
-def test_special_values_follow_ieee_with_one_nan_and_no_minus_zero(a, b, c, wanted):
+def test_special_values_follow_ieee_with_one_nan_and_no_minus_zero(
+    a: list[float], b: list[int], c: float, wanted: float
+) -> None:
     got = fused_dot(
         np.array([a], np.float32), np.array([b], np.float32), np.array([[c]], np.float32),
         FusedModel(25, "f32"), "bf16", "bf16",
@@ -156,7 +165,7 @@ def test_special_values_follow_ieee_with_one_nan_and_no_minus_zero(a, b, c, want
         assert got.view(np.uint32) == np.float32(wanted).view(np.uint32)
 
 
-def test_fp8_wgmma_keeps_13_bits_below_the_largest_term():
+def test_fp8_wgmma_keeps_13_bits_below_the_largest_term() -> None:
     a = np.array([[1.0, 1.0]], np.float32)
     c = np.zeros((1, 1), np.float32)
     model = fused_model("wgmma", "e5m2", "f32")
@@ -166,7 +175,7 @@ def test_fp8_wgmma_keeps_13_bits_below_the_largest_term():
     assert lost[0, 0] == 1
 
 
-def test_mma_sync_fp8_on_sm90_chains_two_f16_steps():
+def test_mma_sync_fp8_on_sm90_chains_two_f16_steps() -> None:
     """The order read off the SASS: k % 4 < 2 first, then the rest, then C in float32."""
     codes_a, codes_b, c = operands("normal", "e4m3", "e4m3", "f32", 16, 8, 32)
     a, b = decode("e4m3", codes_a), decode("e4m3", codes_b)
@@ -181,7 +190,7 @@ def test_mma_sync_fp8_on_sm90_chains_two_f16_steps():
             assert got[i, j] == np.float32(part + c[i, j])
 
 
-def test_long_k_chains_instructions_in_order():
+def test_long_k_chains_instructions_in_order() -> None:
     codes_a, codes_b, c = operands("normal", "e4m3", "e4m3", "f32", 8, 8, 128)
     a, b = decode("e4m3", codes_a), decode("e4m3", codes_b)
     model = fused_model("wgmma", "e4m3", "f32")
