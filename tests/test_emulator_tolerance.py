@@ -1,5 +1,7 @@
 """Worst-case bounds: never exceeded by the exact model, and nearly reached by bad data."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,13 +17,13 @@ from ptxgen.emulator.tolerance import (
 RNG = np.random.default_rng(17)
 
 
-def data(a_type, rows, k, spread):
+def data(a_type: str, rows: int, k: int, spread: int) -> Any:
     values = RNG.standard_normal((rows, k)) * 2.0 ** RNG.integers(-spread, spread + 1, (rows, k))
     codes = encode(a_type, values, saturate=True)
     return decode(a_type, codes.astype(np.uint8 if a_type[0] == "e" else np.uint16))
 
 
-def promoted(a, b, model, a_type, interval):
+def promoted(a: Any, b: Any, model: FusedModel, a_type: str, interval: int) -> Any:
     total = np.zeros((len(a), len(b)), np.float32)
     for k in range(0, a.shape[1], interval):
         part = slice(k, k + interval)
@@ -37,7 +39,9 @@ def promoted(a, b, model, a_type, interval):
      ("tcgen05", "e4m3", "f32")],
 )  # fmt: skip
 @pytest.mark.parametrize("promote_every", [0, 128])
-def test_exact_model_stays_within_the_bound(unit, a_type, d_type, spread, promote_every):
+def test_exact_model_stays_within_the_bound(
+    unit: str, a_type: str, d_type: str, spread: int, promote_every: int
+) -> None:
     a, b = data(a_type, 16, 1024, spread), data(a_type, 24, 1024, spread)
     model = fused_model(unit, a_type, d_type)
     if promote_every:
@@ -53,7 +57,7 @@ def test_exact_model_stays_within_the_bound(unit, a_type, d_type, spread, promot
     assert (error <= bound)[finite].all()
 
 
-def test_one_instruction_can_nearly_reach_the_bound():
+def test_one_instruction_can_nearly_reach_the_bound() -> None:
     model = fused_model("wgmma", "e5m2", "f32")
     a = np.ones((1, 32), np.float32)
     b = np.full((1, 32), 1.75 * 2.0**-14, np.float32)
@@ -64,7 +68,7 @@ def test_one_instruction_can_nearly_reach_the_bound():
     assert 0.75 * bound < exact - got[0, 0] <= bound
 
 
-def test_promotion_shrinks_the_bound_of_a_long_sum():
+def test_promotion_shrinks_the_bound_of_a_long_sum() -> None:
     model = fused_model("wgmma", "e4m3", "f32")
     fast = accumulation_bound(np.ones(1), 8192, model)[0]
     slow = accumulation_bound(np.ones(1), 8192, model, promote_every=128)[0]
@@ -72,7 +76,7 @@ def test_promotion_shrinks_the_bound_of_a_long_sum():
 
 
 @pytest.mark.parametrize("d_type", ["bf16", "f16", "e4m3", "e5m2", "f32"])
-def test_rounding_stays_within_its_bound(d_type):
+def test_rounding_stays_within_its_bound(d_type: str) -> None:
     values = RNG.standard_normal(2000) * 2.0 ** RNG.integers(-12, 8, 2000)
     if d_type == "f32":
         rounded = values.astype(np.float32)
@@ -85,13 +89,13 @@ def test_rounding_stays_within_its_bound(d_type):
     assert (np.abs(rounded - values) > bound / 2)[within].any()
 
 
-def test_gemm_bound_adds_the_rounding_of_the_result():
+def test_gemm_bound_adds_the_rounding_of_the_result() -> None:
     model = FusedModel(25, "f32", 16)
     bound = gemm_bound(np.array([1.0]), np.array([1.0]), 16, model, "bf16")
     assert 2.0**-8 < bound[0] < 1.01 * 2.0**-8
 
 
-def test_float32_sums_stay_within_their_bound():
+def test_float32_sums_stay_within_their_bound() -> None:
     a, b = data("bf16", 32, 4096, 4), data("bf16", 32, 4096, 4)
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     error = np.abs(a @ b.T - wide_a @ wide_b.T)
