@@ -33,7 +33,7 @@ def problem_of(config: Config) -> Gemm:
 @cache
 def corner_configs() -> list[Config]:
     """Legal corners of kinds, layouts, pairs, tiles, clusters, schedulers, stores and targets."""
-    found = []
+    found: list[Config] = []
     for (a, b), d, layout, scale in itertools.product(
         TYPES, ("bf16", "f16", "f32", "s32"), ("nt", "nn", "tn", "tt"), ("none", "rowcol", "tensor")
     ):

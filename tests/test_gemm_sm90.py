@@ -1,6 +1,7 @@
 """gemm_sm90 computes D, on the emulator and on the GPU, with one body for both."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from ptxgen.verification import exact_result, verify
 
 TYPES = [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"), ("bf16", "bf16"),
          ("f16", "f16")]  # fmt: skip
+Case = tuple[tuple[str, str], str, str, str, str, tuple[int, int, int]]
+"""dtypes of A and B, layout, dtype of D, scale, accumulation, (M, N, K)."""
 
 
 def is_exact(device: Device, problem: Gemm, config: Config | None = None) -> bool:
@@ -28,14 +31,14 @@ def is_exact(device: Device, problem: Gemm, config: Config | None = None) -> boo
     return bool(same and run.outside_untouched)
 
 
-def padded(problem_fields: dict[str, object], extra: int = 16) -> Gemm:
+def padded(problem_fields: dict[str, Any], extra: int = 16) -> Gemm:
     """The problem with every leading stride `extra` elements (16-byte multiples) beyond its row."""
-    dense = Gemm(**problem_fields)  # type: ignore[arg-type]
+    dense = Gemm(**problem_fields)
     up = {
         f"{x}_stride": -(-getattr(dense, f"{x}_shape")[1] // 16) * 16 + extra
         for x in ("a", "b", "d")
     }
-    return Gemm(**{**problem_fields, **up})  # type: ignore[arg-type]
+    return Gemm(**{**problem_fields, **up})
 
 
 PRODUCT = [
@@ -53,7 +56,7 @@ PRODUCT = [
 """Every pair of dtypes, layout, dtype of D, scale, accumulation, and sizes around tile +-1."""
 
 
-def pairwise(product: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+def pairwise(product: list[Case]) -> list[Case]:
     """Rows that between them show every pair of values of `product`, taken greedily in order."""
     missing = {p for row in product for p in _pairs(row)}
     kept = []
@@ -66,12 +69,12 @@ def pairwise(product: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return kept
 
 
-def _pairs(row: tuple[object, ...]) -> set[tuple[object, ...]]:
+def _pairs(row: Case) -> set[tuple[object, ...]]:
     return set(itertools.combinations(enumerate(row), 2))
 
 
-def product_case(device: Device, row: tuple[object, ...]) -> bool:
-    types, layout, d, scale, accumulate, (m, n, k) = row  # type: ignore[misc]
+def product_case(device: Device, row: Case) -> bool:
+    types, layout, d, scale, accumulate, (m, n, k) = row
     problem = padded(
         {"m": m, "n": n, "k": k, "a": types[0], "b": types[1], "d": d, "layout": layout,
          "scale": scale, "accumulate": accumulate}
@@ -80,7 +83,7 @@ def product_case(device: Device, row: tuple[object, ...]) -> bool:
 
 
 @pytest.mark.parametrize("row", pairwise(PRODUCT), ids=str)
-def test_every_pair_of_properties_is_exact(device: Device, row: tuple[object, ...]) -> None:
+def test_every_pair_of_properties_is_exact(device: Device, row: Case) -> None:
     assert product_case(device, row)
 
 
@@ -122,7 +125,7 @@ def test_sizes_around_the_tile_are_exact(device: Device, delta: int) -> None:
     assert is_exact(device, problem, gemm_sm90.default_config(problem, tile_m=128, tile_n=64))
 
 
-@pytest.mark.parametrize("a, k", [("e4m3", 99), ("bf16", 51)])
+@pytest.mark.parametrize(("a", "k"), [("e4m3", 99), ("bf16", 51)])
 def test_gap_behind_a_row_is_never_read(device: Device, a: str, k: int) -> None:
     assert is_exact(device, Gemm(70, 72, k, a, a, a_stride=112, b_stride=112))
 
@@ -133,7 +136,7 @@ def test_gap_behind_a_row_is_never_read(device: Device, a: str, k: int) -> None:
 def test_block_scales_are_exact(device: Device, scale: str, tile_n: int, major: str) -> None:
     m, n, k = 131, 264, 3 * 128 + 48
     rows_b = -(-n // 128) if scale == "block" else n
-    strides = {} if major == "k" else {
+    strides: dict[str, Any] = {} if major == "k" else {
         "scale_a_strides": (1, m + 5), "scale_b_strides": (1, rows_b + 1)
     }  # fmt: skip
     problem = Gemm(m, n, k, "e4m3", "e5m2", scale=scale, accumulate="promoted", **strides)
@@ -155,7 +158,7 @@ def test_deferred_stores_are_exact(device: Device, tile_n: int, k: int) -> None:
     assert is_exact(device, problem, config)
 
 
-@pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
+@pytest.mark.parametrize(("m", "n"), [(0, 16), (16, 0), (0, 0)])
 def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
     assert is_exact(device, Gemm(m, n, 64))
 
@@ -174,6 +177,18 @@ def test_random_data_lies_within_the_bounds(device: Device, a: str, accumulate: 
     operands = make_operands(problem, "random", seed=3)
     run = run_gemm(device, problem, None, operands)
     verdict = verify(problem, operands, run.d, exact=device.name != "emulator")
+    assert verdict.ok, str(verdict)
+
+
+def test_split_k_adds_the_parts_in_order(device: Device) -> None:
+    problem = Gemm(150, 88, 1104, "e4m3", "e4m3", scale="rowcol")
+    config = gemm_sm90.default_config(problem, split_k=4)
+    operands = make_operands(problem, "random", seed=5)
+    run = run_gemm(device, problem, config, operands)
+    verdict = verify(
+        problem, operands, run.d, exact=device.name != "emulator",
+        k_parts=config.k_parts(problem.k),
+    )  # fmt: skip
     assert verdict.ok, str(verdict)
 
 
