@@ -46,9 +46,9 @@ class Dtype:
         return self.name
 
 
-# Source: OCP 8-bit Floating Point Specification 1.0 (e4m3 has no infinity), OCP Microscaling Formats
-# 1.0 (e2m3, e3m2 and e2m1 have neither infinity nor NaN), IEEE 754, bfloat16; tf32 is a float32 that
-# loses its 13 lowest bits. TMA rounds to tf32. Integers have no exponent.
+# Source: OCP 8-bit Floating Point Specification 1.0 (e4m3 has no infinity), OCP Microscaling
+# Formats 1.0 (e2m3, e3m2 and e2m1 have neither infinity nor NaN), IEEE 754, bfloat16; tf32 is a
+# float32 that loses its 13 lowest bits. TMA rounds to tf32. Integers have no exponent.
 DTYPES: dict[str, Dtype] = {
     d.name: d
     for d in (

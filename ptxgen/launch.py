@@ -154,7 +154,9 @@ class Launch:
         except json.JSONDecodeError as error:
             raise LaunchError(f"launch description is not JSON: {error}") from error
         if not isinstance(data, dict):
-            raise LaunchError(f"launch description must be a JSON object, got {type(data).__name__}")
+            raise LaunchError(
+                f"launch description must be a JSON object, got {type(data).__name__}"
+            )
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
             raise LaunchError(f"launch schema must be {SCHEMA!r}, got {schema!r}")

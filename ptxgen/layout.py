@@ -106,7 +106,11 @@ class OperandTile:
         """The boxes of one slice."""
         step = self.chunk_elements
         return tuple(
-            Copy(i * self.chunk_bytes, 0 if self.k_major else i * step, i * step if self.k_major else 0)
+            Copy(
+                i * self.chunk_bytes,
+                0 if self.k_major else i * step,
+                i * step if self.k_major else 0,
+            )
             for i in range(self.num_chunks)
         )
 

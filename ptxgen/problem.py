@@ -54,7 +54,7 @@ class Gemm:
     b_stride: int = 0
     d_stride: int = 0
     a_alignment: int = 256
-    """Largest power of two, up to 256, that divides the address of A, in bytes. Likewise for B, D."""
+    """Largest power of two, up to 256, that divides the byte address of A. Likewise for B, D."""
     b_alignment: int = 256
     d_alignment: int = 256
     alpha: float = 1.0

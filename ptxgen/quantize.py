@@ -42,8 +42,9 @@ def _round_to_tf32(x: Array) -> Array:
 def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
     """x of any shape -> (q of dtype `name`, one float32 scale, shape [1]).
 
-    The largest magnitude of x becomes the largest of a format of up to 8 bits, and 1 in 16-bit formats (their
-    range is wide enough, and products of their largest values overflow). A zero x gets scale 1.
+    The largest magnitude of x becomes the largest of a format of up to 8 bits, and 1 in 16-bit
+    formats (their range is wide enough, and products of their largest values overflow). A zero x
+    gets scale 1.
 
     Raises: ArgumentError if x holds NaN or infinity.
     """

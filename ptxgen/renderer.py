@@ -79,7 +79,7 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,
+        autoescape=False,  # noqa: S701 (PTX is no HTML)
         extensions=[_LineMarks],
         auto_reload=False,
     )
@@ -96,7 +96,8 @@ def render(plan: Plan) -> Rendered:
         marked = environment().get_template(f"{plan.kernel}.ptx.j2").render(plan=plan)
     except jinja2.TemplateError as error:
         raise RenderError(f"template of {plan.kernel}: {error}") from error
-    lines, origins = [], []
+    lines: list[str] = []
+    origins: list[str] = []
     for line in marked.split("\n"):
         marks = _MARK.findall(line)
         text = _MARK.sub("", line).rstrip()

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -53,12 +53,13 @@ def run_gemm(
     seed: int = 0,
     exact: bool = False,
     unit: str = "wgmma",
+    k_parts: Sequence[tuple[int, int]] | None = None,
 ) -> Trial:
     """Run `ptx` on operands made from `data` and `seed` (see `make_operands`), and check D.
 
     tile: tile_m and tile_n of the kernel, whose edges are looked at. exact: the device sums as a
     tensor core does, so that a sample must be equal bit for bit; sums of integers always must.
-    unit: the tensor core's instruction, see `exact_result`.
+    unit: the tensor core's instruction, and k_parts: the parts of K; see `exact_result`.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
@@ -86,7 +87,8 @@ def run_gemm(
         raw = np.frombuffer(device.read(start, extent + 2 * guard), np.uint8)
     d, stray = _split(problem, raw, guard)
     exact = exact or not emulated or data == "integers"
-    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed, unit=unit)
+    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed, unit=unit,
+                     k_parts=k_parts)  # fmt: skip
     return Trial(device.name, durations[-1], max(0.0, durations[0] - durations[-1]), verdict, stray)
 
 
@@ -137,7 +139,7 @@ def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
 
 
 def _storage(x: Any, name: str, nbytes: int) -> bytes:
-    """The bytes from the first to past the last element of a view of dtype `name`, gaps included."""
+    """The bytes from the first to past the last element of a view of dtype `name`, with gaps."""
     if not nbytes:
         return b""
     if dtype(name).is_packed:

@@ -6,6 +6,7 @@ bit-exact tensor-core model; all elements lie within 1/16 of the worst-case boun
 block has an RMS error far above the model's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,8 @@ def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | N
         if problem.scale == "none" or problem.scale in BLOCK_SCALES:
             scaled = sums * alpha
         else:
-            assert scale_a is not None and scale_b is not None
+            assert scale_a is not None
+            assert scale_b is not None
             rows, columns = scale_a.astype(np.float32), scale_b.astype(np.float32)
             if problem.scale == "tensor":
                 scaled = sums * ((alpha * rows[0]) * columns[0])
@@ -86,9 +88,13 @@ def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | N
 
 
 def exact_result(
-    problem: Gemm, operands: Operands, rows: Array, columns: Array, unit: str = "wgmma"
-) -> Array:
+    problem: Gemm, operands: Operands, rows: Array, columns: Array, unit: str = "wgmma",
+    k_parts: Sequence[tuple[int, int]] | None = None,
+) -> Array:  # fmt: skip
     """D at the crossings of `rows` and `columns`, bit for bit as the kernel computes it.
+
+    k_parts: the parts of K, as (first, past the last), that are summed on their own and then added
+    in order; None = one part.
 
     unit: wgmma, tcgen05 or mma (mma.sync on sm_90); what the kernel's module calls UNIT.
 
@@ -100,21 +106,22 @@ def exact_result(
         sums = integers if problem.d == "s32" else integers.astype(np.float32)
         return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
-    sums = np.zeros((len(rows), len(columns)), np.float32)
-    if problem.accumulate == "fast":
-        sums = _chain(problem, a, b, sums, unit)
-    else:
-        for k in range(0, problem.k, PROMOTION_K):
-            part = np.zeros_like(sums)
-            part = _chain(
-                problem, a[:, k : k + PROMOTION_K], b[:, k : k + PROMOTION_K], part, unit
-            )
-            if problem.scale in BLOCK_SCALES:
-                scales = _block_scales(problem, operands, k // SCALE_BLOCK, rows, columns)
-                sums = fused_multiply_add(part, scales[0][:, None] * scales[1][None, :], sums)
-            else:
-                sums = sums + part
-    return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
+    total = np.zeros((len(rows), len(columns)), np.float32)
+    for number, (first, last) in enumerate(k_parts or [(0, problem.k)]):
+        sums = np.zeros_like(total)
+        if problem.accumulate == "fast":
+            sums = _chain(problem, a[:, first:last], b[:, first:last], sums, unit)
+        else:
+            for k in range(first, last, PROMOTION_K):
+                block = slice(k, min(k + PROMOTION_K, last))
+                part = _chain(problem, a[:, block], b[:, block], np.zeros_like(sums), unit)
+                if problem.scale in BLOCK_SCALES:
+                    scales = _block_scales(problem, operands, k // SCALE_BLOCK, rows, columns)
+                    sums = fused_multiply_add(part, scales[0][:, None] * scales[1][None, :], sums)
+                else:
+                    sums = sums + part
+        total = total + sums if number else sums
+    return finish(problem, total, *_crossing_scales(problem, operands, rows, columns))
 
 
 def _crossing_scales(
@@ -131,7 +138,8 @@ def _block_scales(
     problem: Gemm, operands: Operands, block: int, rows: Array, columns: Array
 ) -> tuple[Array, Array]:
     """Float32 scales of one block of K, for the given rows and columns of D."""
-    assert operands.scale_a is not None and operands.scale_b is not None
+    assert operands.scale_a is not None
+    assert operands.scale_b is not None
     of_columns = columns // SCALE_BLOCK if problem.scale == "block" else columns
     return operands.scale_a[rows, block], operands.scale_b[of_columns, block]
 
@@ -209,6 +217,7 @@ def verify(
     tile: tuple[int, int] = (64, 64),
     seed: int = 0,
     unit: str = "wgmma",
+    k_parts: Sequence[tuple[int, int]] | None = None,
 ) -> Verdict:
     """Compare d, shape [M,N], with the reference.
 
@@ -225,7 +234,7 @@ def verify(
         checked = rows
     a, b = (x.astype(np.float64) for x in _row_major(problem, operands))
     reference, magnitude = _reference(problem, operands, a[checked], b, checked)
-    model = exact_result(problem, operands, rows, columns, unit)
+    model = exact_result(problem, operands, rows, columns, unit, k_parts)
     crossing = np.ix_(np.searchsorted(checked, rows), columns)
     worst_case = error_bound(problem, magnitude[crossing], reference[crossing])
     with np.errstate(invalid="ignore"):
@@ -258,7 +267,7 @@ def verify(
 def _reference(
     problem: Gemm, operands: Operands, a: Array, b: Array, rows: Array
 ) -> tuple[Array, Array]:
-    """D of `rows` in float64, and the same with all magnitudes. a: those rows [rows,K]; b: [N,K]."""
+    """D of `rows` in float64, and the same of magnitudes. a: those rows [rows,K]; b: [N,K]."""
     columns = np.arange(problem.n)
     if problem.scale in BLOCK_SCALES:
         result, magnitude = np.zeros((2, len(rows), problem.n))
@@ -271,7 +280,8 @@ def _reference(
         return result * problem.alpha, magnitude * abs(problem.alpha)
     factor = np.full((1, 1), problem.alpha, np.float64)
     if problem.scale != "none":
-        assert operands.scale_a is not None and operands.scale_b is not None
+        assert operands.scale_a is not None
+        assert operands.scale_b is not None
         of_rows = operands.scale_a.astype(np.float64)
         of_rows = of_rows[rows] if problem.scale == "rowcol" else of_rows
         factor = factor * of_rows[:, None] * operands.scale_b.astype(np.float64)[None, :]
