@@ -1,0 +1,254 @@
+"""What kernels on tcgen05 have in common: fields of their Configs, and what follows from them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up
+from ptxgen.scale_tiles import ScaleTile
+from ptxgen.tmem import AccumulatorLayout, TmemMap
+
+TARGETS = ("sm_100a", "sm_100f", "sm_103a")
+TARGET = "sm_100a"
+"""The target where none is asked for."""
+CTA_THREADS = 256
+"""Four warps with one role each, and four epilogue warps."""
+EPILOGUE_WARPS = 4
+SWIZZLES = (0, 32, 64, 128)
+MAX_STAGES = 32
+MAX_CLUSTER_CTAS = 4
+ANSWERS = 2
+"""Answers of cluster launch control under way: enough to load a tile ahead of the epilogue."""
+ANSWER_BYTES = 16
+BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Tcgen05Config:
+    """What may be tuned, and what the text depends on. `str()` is its name."""
+
+    NAME: ClassVar[str]
+    """Name of the kernel."""
+
+    a: str
+    b: str
+    d: str
+    layout: str
+    scale: str
+    target: str = TARGET
+    cta_group: int = 1
+    """CTAs that work on one MMA: 1, or 2 (a pair along M, which splits both operands)."""
+    tile_m: int = 128
+    """Rows of D of one CTA; the MMA has cta_group times as many."""
+    tile_n: int = 128
+    tile_k: int = 64
+    stages: int = 4
+    cluster_m: int = 1
+    """CTAs of a cluster along M: pairs, which share B tiles."""
+    cluster_n: int = 1
+    """CTAs of a cluster along N: they share A tiles."""
+    accumulators: int = 2
+    """Accumulators in tensor memory: with two, a tile's epilogue runs during the next tile."""
+    scheduler: str = "static"
+    """static: each cluster walks tiles at a fixed step; clc: it takes over tiles not started."""
+    swizzle_bytes: int = 128
+    """Swizzle of A and B tiles: 0 (none), 32, 64 or 128."""
+    store: str = "tma"
+    """How D is stored: tma, or global (st.global) for addresses or strides that TMA refuses."""
+
+    def __str__(self) -> str:
+        return "_".join(self.name_parts)
+
+    @property
+    def name_parts(self) -> tuple[str, ...]:
+        """The words of the config's name."""
+        return (
+            self.NAME, self.target.removeprefix("sm_"), self.a, self.b, self.d, self.layout,
+            self.scale, f"g{self.cta_group}", f"{self.tile_m}x{self.tile_n}x{self.tile_k}",
+            f"s{self.stages}", f"c{self.cluster_m}x{self.cluster_n}", f"t{self.accumulators}",
+            self.scheduler, f"swizzle{self.swizzle_bytes}", self.store,
+        )  # fmt: skip
+
+    @property
+    def cluster_ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def mma_m(self) -> int:
+        """Rows of one MMA, over all CTAs that take part."""
+        return self.tile_m * self.cta_group
+
+    @property
+    def a_tile(self) -> OperandTile:
+        """A's tile in shared memory of one CTA: its own rows."""
+        return OperandTile(
+            dtype(self.a), self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
+            self.cluster_n,
+        )  # fmt: skip
+
+    @property
+    def b_tile(self) -> OperandTile:
+        """B's tile in shared memory of one CTA: all columns, or half of them in a pair."""
+        return OperandTile(
+            dtype(self.b), self.layout[1] == "t", self.swizzle_bytes, self.tile_n // self.cta_group,
+            self.tile_k, self.cluster_m // self.cta_group,
+        )  # fmt: skip
+
+    @property
+    def scale_tiles(self) -> tuple[ScaleTile, ...]:
+        """Scales that the MMA itself applies, for A and B; none in most kernels."""
+        return ()
+
+    @property
+    def accumulator(self) -> AccumulatorLayout:
+        """Where this CTA's part of D stands in tensor memory."""
+        return AccumulatorLayout.of(self.cta_group, self.tile_m, self.tile_n)
+
+    @property
+    def tmem_regions(self) -> list[tuple[str, int, str]]:
+        """(name, columns, what) of everything in tensor memory."""
+        columns = self.accumulator.columns
+        return [(f"d[{i}]", columns, "accumulator") for i in range(self.accumulators)]
+
+    @property
+    def tmem(self) -> TmemMap:
+        """Tensor memory of one CTA.
+
+        Raises: ConfigError if it does not fit.
+        """
+        return TmemMap.lay_out(self.tmem_regions)
+
+    @property
+    def staging(self) -> DStaging | None:
+        """How a warp's part of D goes through shared memory; None if it does not."""
+        if self.store != "tma":
+            return None
+        layout = self.accumulator
+        return DStaging(dtype(self.d), layout.columns, layout.warp_rows)
+
+    @property
+    def warp_buffer_bytes(self) -> int:
+        """One staging buffer of one warp: 128 bytes of each of its rows."""
+        return self.accumulator.warp_rows * 128 if self.store == "tma" else 0
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory through which D is stored."""
+        return EPILOGUE_WARPS * DStaging.NUM_BUFFERS * self.warp_buffer_bytes
+
+    @property
+    def stage_sizes(self) -> tuple[tuple[str, int, str], ...]:
+        """(name, bytes, what) of the parts of one stage; each begins at a multiple of 1024."""
+        parts = [("a", self.a_tile.nbytes, "A tile"), ("b", self.b_tile.nbytes, "B tile")]
+        for tile in self.scale_tiles:
+            what = f"scales of {tile.operand.upper()}"
+            parts.append((f"sf{tile.operand}", tile.nbytes, what))
+        return tuple(parts)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one stage."""
+        return sum(align_up(nbytes, TILE_ALIGNMENT) for _, nbytes, _ in self.stage_sizes)
+
+    @property
+    def tx_bytes(self) -> int:
+        """What the full barrier counts down for one k-tile, over all CTAs that take part."""
+        scale_bytes = sum(tile.nbytes for tile in self.scale_tiles)
+        return self.cta_group * (self.a_tile.tx_bytes + self.b_tile.tx_bytes + scale_bytes)
+
+    @property
+    def barrier_counts(self) -> dict[str, int]:
+        """Kinds of mbarriers and how many of each."""
+        counts = {
+            "full": self.stages,
+            "empty": self.stages,
+            "tmem_full": self.accumulators,
+            "tmem_empty": self.accumulators,
+        }
+        if self.scheduler == "clc":
+            counts |= {"answered": ANSWERS, "read": ANSWERS}
+        return counts
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Byte offsets in dynamic shared memory of what follows the stages, and of its end."""
+        offsets, place = {}, self.stages * self.stage_bytes
+        offsets["d"] = place
+        place += self.staging_bytes
+        if self.scheduler == "clc":
+            offsets["answer"] = place
+            place += ANSWERS * ANSWER_BYTES
+        for name, count in self.barrier_counts.items():
+            offsets[name] = place
+            place += BARRIER_BYTES * count
+        offsets["tmem_slot"] = place
+        offsets["end"] = place + 8
+        return offsets
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory that one CTA uses."""
+        return self.offsets["end"]
+
+    @property
+    def stages_that_fit(self) -> int:
+        """Stages that shared memory has room for, whatever `stages` says."""
+        per_stage = self.stage_bytes + 2 * BARRIER_BYTES
+        return (arch(self.target).smem_bytes - self.smem_bytes) // per_stage + self.stages
+
+    def check_values(self) -> None:
+        """Refuse fields outside their range.
+
+        Raises: ConfigError.
+        """
+        for name, allowed in (
+            ("target", TARGETS),
+            ("cta_group", (1, 2)),
+            ("tile_m", (64, 128)),
+            ("stages", range(1, MAX_STAGES + 1)),
+            ("cluster_m", (1, 2, 4)),
+            ("cluster_n", (1, 2, 4)),
+            ("accumulators", (1, 2)),
+            ("scheduler", ("static", "clc")),
+            ("swizzle_bytes", SWIZZLES),
+            ("store", ("tma", "global")),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value not in allowed:
+                shown = (
+                    f"from {allowed.start} to {allowed[-1]}"
+                    if isinstance(allowed, range)
+                    else f"one of {', '.join(map(str, allowed))}"
+                )
+                raise ConfigError(f"{name}={value!r} must be {shown}")
+        if self.cluster_ctas > MAX_CLUSTER_CTAS or self.cluster_m % self.cta_group:
+            raise ConfigError(
+                f"cluster {self.cluster_m}x{self.cluster_n} must have at most {MAX_CLUSTER_CTAS} "
+                f"CTAs, and whole pairs along M with cta_group=2; try {self.cta_group}x1"
+            )
+
+    def check_memory(self) -> None:
+        """Refuse what does not fit into shared memory and tensor memory, or not into its slices.
+
+        Raises: ConfigError.
+        """
+        for name, tile in (("tile_m", self.a_tile), ("tile_n", self.b_tile)):
+            outer = tile.rows if tile.k_major else tile.k
+            what = name if tile.k_major else "tile_k"
+            if tile.slices > 1 and outer % (8 * tile.slices):
+                raise ConfigError(
+                    f"{what}={getattr(self, what)} leaves {outer} rows of a box for {tile.slices} "
+                    f"CTAs of the cluster, which each load whole groups of 8; try a larger {what}"
+                )
+        _ = self.tmem
+        limit = arch(self.target).smem_bytes
+        if self.smem_bytes > limit:
+            fit = self.stages_that_fit
+            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
+            raise ConfigError(
+                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
+                f"{self.smem_bytes} B of shared memory, {self.target} has {limit} B; {hint}"
+            )

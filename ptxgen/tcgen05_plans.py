@@ -1,0 +1,258 @@
+"""What plans of kernels on tcgen05 have in common: protocol tables, launch, printed fields."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.launch import Buffer, Launch, Param, TensorMap
+from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
+from ptxgen.operand_maps import tensor_map
+from ptxgen.plans import Barrier
+from ptxgen.problem import Gemm
+from ptxgen.tcgen05_config import (
+    ANSWER_BYTES,
+    ANSWERS,
+    BARRIER_BYTES,
+    CTA_THREADS,
+    EPILOGUE_WARPS,
+    Tcgen05Config,
+)
+from ptxgen.tcgen05_descriptors import SmemDescriptor
+from ptxgen.tmem_chunks import chunk_registers, chunks
+
+NUM_SMS = 148
+"""SMs of a B200, when no device is given."""
+ONE_CTA_BYTES = 116 << 10
+"""Shared memory that keeps a second CTA off the SM. Two CTAs that wait for each other's tensor
+memory, each holding some, would wait for ever."""
+RASTER_M_TILES = 8
+"""Tiles along M that run side by side, so that their B tiles are read from L2."""
+ZERO_COLUMNS = 32
+"""Columns that one tcgen05.st clears."""
+
+
+def smem_map(config: Tcgen05Config) -> tuple[SmemRegion, ...]:
+    """Every region of shared memory, in order."""
+    regions, place = [], 0
+    for stage in range(config.stages):
+        for name, nbytes, what in config.stage_sizes:
+            regions.append(SmemRegion(f"{name}[{stage}]", place, nbytes, what))
+            place += align_up(nbytes, TILE_ALIGNMENT)
+    offsets = config.offsets
+    if config.staging_bytes:
+        what = f"D staging, {DStaging.NUM_BUFFERS} buffers per epilogue warp"
+        regions.append(SmemRegion("d", offsets["d"], config.staging_bytes, what))
+    if config.scheduler == "clc":
+        size = ANSWER_BYTES * ANSWERS
+        regions.append(SmemRegion("answer", offsets["answer"], size, "which tile comes next"))
+    for name, count in config.barrier_counts.items():
+        regions.append(SmemRegion(name, offsets[name], BARRIER_BYTES * count, "mbarriers"))
+    regions.append(SmemRegion("tmem_slot", offsets["tmem_slot"], 4, "tensor memory address"))
+    return tuple(regions)
+
+
+def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
+    """The barrier protocol, in the order of `config.barrier_counts`."""
+    issuers = config.cluster_m // config.cta_group + config.cluster_n - 1
+    pair = " of the leader" if config.cta_group == 2 else ""
+    both = " of both CTAs" if config.cta_group == 2 else ""
+    mma_threads = config.cluster_ctas // config.cta_group
+    readers = config.cluster_ctas * (1 + EPILOGUE_WARPS) + mma_threads + 1
+    protocol = {
+        "full": (1, config.tx_bytes,
+                 f"the producer{pair}, by arrive.expect_tx; TMA{both} counts the bytes down",
+                 f"the MMA thread{pair}"),
+        "empty": (issuers, 0,
+                  "tcgen05.commit of every MMA thread whose stages this CTA loads into",
+                  "the producer"),
+        "tmem_full": (1, 0, "tcgen05.commit after a tile's last MMA", "all epilogue threads"),
+        "tmem_empty": (EPILOGUE_WARPS * config.cta_group, 0,
+                       f"one lane of every epilogue warp{both}, after its last load of the tile",
+                       f"the MMA thread{pair}"),
+        "scales_read": (1, 0, "tcgen05.commit after a k-tile's last MMA", f"the MMA thread{pair}"),
+        "answered": (1, ANSWER_BYTES,
+                     "the thread of CTA 0 that asks, by arrive.expect_tx; the answer's bytes",
+                     "producer, MMA thread and epilogue of every CTA, and the thread that asks"),
+        "read": (readers, 0, "everyone who waits for the answer, one lane of a warp",
+                 "the thread that asks"),
+    }  # fmt: skip
+    return tuple(
+        Barrier(name, count, *protocol[name]) for name, count in config.barrier_counts.items()
+    )
+
+
+def launch(
+    problem: Gemm,
+    config: Tcgen05Config,
+    num_sms: int,
+    operand_maps: list[Param],
+    scale_buffers: list[Buffer],
+) -> Launch:
+    """The launch of a problem.
+
+    operand_maps: the tensor maps of what is loaded. scale_buffers: those of scales, if any.
+    """
+    num_m_tiles = -(-problem.m // (config.tile_m * config.cluster_m))
+    num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
+    num_tiles = num_m_tiles * num_n_tiles
+    clusters = max(1, num_tiles)
+    if config.scheduler == "static":
+        clusters = max(1, min(num_tiles, num_sms // config.cluster_ctas))
+    params = list(operand_maps)
+    staging = config.staging
+    if staging:
+        d_map = tensor_map(problem, "d", staging.box, staging.swizzle)
+        params.append(Param("d_map", "tensor_map", d_map))
+    else:
+        stride_bytes = problem.stride("d") * dtype(problem.d).bytes
+        params.append(Param("d_pointer", "pointer", "d"))
+        params.append(Param("d_stride_bytes", "u64", stride_bytes))
+    if not config.scale_tiles:
+        params += [Param(buffer.name, "pointer", buffer.name) for buffer in scale_buffers]
+    params += [
+        Param("m", "u32", problem.m),
+        Param("n", "u32", problem.n),
+        Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
+        Param("num_m_tiles", "u32", num_m_tiles),
+        Param("num_n_tiles", "u32", num_n_tiles),
+        Param("num_tiles", "u32", num_tiles),
+        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
+        Param("alpha", "f32", problem.alpha),
+    ]
+    buffers = [
+        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
+        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
+        Buffer("d", problem.extent_bytes("d"), "out"),
+        *scale_buffers,
+    ]
+    return Launch(
+        entry=str(config),
+        grid_ctas=(clusters * config.cluster_ctas, 1, 1),
+        cta_threads=(CTA_THREADS, 1, 1),
+        cluster_ctas=(config.cluster_ctas, 1, 1),
+        dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
+        params=tuple(params),
+        buffers=tuple(buffers),
+    )
+
+
+def operand_map_params(problem: Gemm, config: Tcgen05Config) -> list[Param]:
+    """Tensor maps of A and B as their tiles want them."""
+    swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
+    maps: list[tuple[str, TensorMap]] = [
+        ("a_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
+        ("b_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
+    ]
+    return [Param(name, "tensor_map", value) for name, value in maps]
+
+
+def frame_fields(config: Tcgen05Config) -> dict[str, object]:
+    """What the frame and the parts that are the same in all kernels print."""
+    return {
+        "config": config,
+        "mma_m": config.mma_m,
+        "cta_threads": CTA_THREADS,
+        "stages": config.stages,
+        "asks_for_tiles": config.scheduler == "clc",
+        "answers": ANSWERS,
+        "tmem": config.tmem,
+        "initialised_barriers": [
+            {
+                "name": f"{barrier.name}[{i}]",
+                "offset": config.offsets[barrier.name] + BARRIER_BYTES * i,
+                "arrivals": barrier.arrivals,
+            }
+            for barrier in barriers(config)
+            for i in range(barrier.count)
+        ],
+        **{f"{name}_offset": offset for name, offset in config.offsets.items()},
+        **_cluster_fields(config),
+        **_operand_fields(config),
+        **_epilogue_fields(config),
+    }
+
+
+def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
+    """Ranks and masks. Rank = m rank + cluster_m * n rank; a pair is two neighbours along M."""
+    group, cluster_m = config.cta_group, config.cluster_m
+    a_mask = sum(1 << (n * cluster_m) for n in range(config.cluster_n))
+    pair_bits = (1 << group) - 1
+    return {
+        "cluster_ctas": config.cluster_ctas,
+        "cluster_shift": config.cluster_ctas.bit_length() - 1,
+        "cluster_ranks": list(range(config.cluster_ctas)),
+        "clustered": config.cluster_ctas > 1,
+        "paired": group == 2,
+        "pair_mask": group - 1,
+        "pair_shift": group - 1,
+        "cluster_m_mask": cluster_m - 1,
+        "cluster_m_shift": cluster_m.bit_length() - 1,
+        "shares_a": config.a_tile.is_shared,
+        "shares_b": config.b_tile.is_shared,
+        "a_mask": a_mask,
+        "b_mask": sum(1 << (i * group) for i in range(cluster_m // group)),
+        "multicasts_commit": config.cluster_ctas > 1,
+        "a_free_mask": a_mask * pair_bits,
+        "b_free_mask": (1 << cluster_m) - 1,
+    }
+
+
+def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
+    """Where operands are loaded to, and the descriptors through which the MMA reads them."""
+    a, b = config.a_tile, config.b_tile
+    swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
+    descriptors = [
+        SmemDescriptor(t.descriptor.leading_bytes, t.descriptor.stride_bytes, swizzle).encode()
+        for t in (a, b)
+    ]
+    pair = ".cta_group::2" if config.cta_group == 2 else ""
+    places = {r.name: r.offset for r in smem_map(config)}
+    return {
+        "a": a,
+        "b": b,
+        "b_rows": b.rows,
+        "mma_k": a.mma_k,
+        "k_tile_step": a.k,
+        "stage_bytes": config.stage_bytes,
+        "stage_units": config.stage_bytes >> 4,
+        "b_offset": places["b[0]"],
+        "tx_bytes": config.tx_bytes,
+        "a_descriptor": hex(descriptors[0]),
+        "b_descriptor": hex(descriptors[1]),
+        "operands": [
+            {
+                "tile": tile,
+                "map": f"%{name}_map",
+                "smem": f"%{name}_smem",
+                "row": f"%{name}_row",
+                "k": f"%{name}_k",
+                "qualifiers": (".multicast::cluster" if tile.is_shared else "") + pair,
+                "mask": f", %{name}_mask" if tile.is_shared else "",
+            }
+            for name, tile in (("a", a), ("b", b))
+        ],
+        "block_scaled": bool(config.scale_tiles),
+    }
+
+
+def _epilogue_fields(config: Tcgen05Config) -> dict[str, object]:
+    layout, staging, d = config.accumulator, config.staging, dtype(config.d)
+    integer = config.a in ("s8", "u8") and config.d != "s32"
+    return {
+        "layout_letter": layout.letter,
+        "accumulator_columns": layout.columns,
+        "warp_rows": layout.warp_rows,
+        "warp_columns": layout.columns,
+        "row_warp_mask": layout.row_warps - 1,
+        "row_warp_shift": layout.row_warps.bit_length() - 1,
+        "integer": integer,
+        "chunks": chunks(layout, staging, integer),
+        "chunk_registers": chunk_registers(layout, staging),
+        "zero_columns": list(range(0, layout.columns, ZERO_COLUMNS)),
+        "zero_registers": "{" + ", ".join(["%zero"] * ZERO_COLUMNS) + "}",
+        "staging": staging,
+        "staging_bytes": DStaging.NUM_BUFFERS * config.warp_buffer_bytes,
+        "staging_buffer_bytes": config.warp_buffer_bytes,
+        "packed": d.bytes == 2,
+        "d_bytes": d.bytes,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32"}.get(config.d, ""),
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32"}.get(config.d, "mov.b32"),
+    }
