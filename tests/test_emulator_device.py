@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator_kernels import HEAD, STORE_R2, kernel, launch, words
 
-from ptxgen.emulator import EmulatorDevice, Options, run
+from ptxgen.emulator import EmulatorDevice, Options, Stepper, Stop, run
 from ptxgen.errors import ArgumentError, LaunchError, OutOfBoundsError, PtxError
 from ptxgen.launch import Buffer, Device, Launch, Param, TensorMap
 
@@ -212,3 +212,28 @@ add.u32 %r2, %r2, %r5;
     text = kernel(body + STORE_R2, module, ".shared .align 4 .b8 fixed[20];")
     found = words(run(text, launch(dynamic_smem_bytes=64)))
     assert set(found) == {(1024 + (1056 << 8) + (1152 << 20)) & 0xFFFFFFFF}
+
+
+class _Walk(Stepper):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.last: dict[str, object] = {}
+
+    def on_stop(self, stop: Stop) -> None:
+        self.texts.append(stop.instruction.opcode)
+        if stop.instruction.name == "st":
+            self.last = dict(stop.registers())
+
+
+def test_a_stepper_sees_every_instruction_and_its_live_registers() -> None:
+    walk = _Walk()
+    body = "mov.u32 %r2, 7;\nsetp.lt.u32 %p1, %r1, 2;\n@%p1 add.u32 %r2, %r1, 1;\n"
+    result = run(kernel(body + STORE_R2), launch(), observer=walk)
+    assert words(result)[:4].tolist() == [1, 2, 7, 7]
+    assert walk.texts[:6] == [
+        "ld.param.u64", "ld.param.u64", "mov.u32", "mov.u32", "mov.u32", "setp.lt.u32",
+    ]  # fmt: skip
+    assert walk.texts[-1] == "ret"
+    values = walk.last["%r2"]
+    assert isinstance(values, dict)
+    assert [values[i] for i in range(4)] == [1, 2, 7, 7]

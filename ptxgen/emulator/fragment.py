@@ -180,13 +180,13 @@ class Fragment:
             return left
         if left == UNDEFINED:
             if isinstance(right, tuple):
-                mine[number] = _value(theirs, number, right)
+                mine[number] = value_of(theirs, number, right)
                 return "V"
             mine[number] = theirs[number]
             return right
         if left == right and isinstance(left, tuple) and mine[left[1]] is theirs[left[1]]:
             return left
-        a, b = _value(mine, number, left), _value(theirs, number, right)
+        a, b = value_of(mine, number, left), value_of(theirs, number, right)
         if left == right and (a is b or (left == "S" and a == b)):
             return left
         if kind == "pred":
@@ -213,7 +213,8 @@ class Fragment:
         return "V"
 
 
-def _value(registers: list[Any], number: int, form: Form) -> Any:
+def value_of(registers: list[Any], number: int, form: Form) -> Any:
+    """What a register file holds for a register of some form."""
     if isinstance(form, tuple):
         kind, slot, row = form
         slab = registers[slot].array if kind == "A" else registers[slot]
@@ -289,6 +290,6 @@ def undefined(F: Fragment, register: str, line: int) -> None:
 
 
 @runtime
-def step(F: Fragment, index: int, line: int) -> None:
+def step(F: Fragment, program: "Program", index: int, context: Context) -> None:
     """An instruction is about to execute."""
-    F.machine.before_instruction(F, index, line)
+    F.machine.before_instruction(F, program, index, context)

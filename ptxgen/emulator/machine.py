@@ -16,6 +16,9 @@ from ptxgen.emulator.image import Image
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.pending import GROUP_WAITS, Pending
+from ptxgen.emulator.program import Program
+from ptxgen.emulator.stepping import Stepper, Stop
+from ptxgen.emulator.values import Context
 from ptxgen.emulator.warp import Warp
 from ptxgen.errors import DeadlockError, EmulationError
 from ptxgen.launch import Launch
@@ -283,10 +286,19 @@ class Machine:
         if self.observer is not None:
             self.observer.on_undefined_register(fragment.origin(line), register)
 
-    def before_instruction(self, fragment: Fragment, index: int, line: int) -> None:
+    def before_instruction(
+        self, fragment: Fragment, program: Program, index: int, context: Context
+    ) -> None:
         """An instruction is about to execute."""
-        if self.observer is not None:
-            self.observer.on_instruction(fragment.origin(line), index)
+        observer = self.observer
+        if observer is None:
+            return
+        instruction = program.flow.body[index]
+        origin = fragment.origin(instruction.line)
+        observer.on_instruction(origin, index)
+        if isinstance(observer, Stepper):
+            name = program.function.name
+            observer.on_stop(Stop(origin, instruction, index, name, fragment, context))
 
     def over_budget(self, fragment: Fragment) -> None:
         """Stop a run that takes too long.

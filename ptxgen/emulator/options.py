@@ -28,8 +28,6 @@ class Options:
     """Warp instructions after which a run is taken for an endless loop."""
     idle_turns: int = 200_000
     """Turns of polling warps, without anything changing, that are taken for a deadlock."""
-    step: bool = False
-    """Stop points between all instructions (slower): for the step mode."""
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -133,6 +133,7 @@ class Program:
         namespace["MODE"] = mode
         namespace["PTX_LINES"] = lines
         namespace["PROGRAM"] = self
+        namespace["CONTEXT"] = context
         namespace["SOURCE"] = source
         for name, (target, flag, forms) in emitter.exits.items():
             namespace[name] = Link(self, target, flag, forms, namespace, name)

@@ -40,7 +40,7 @@ class VersionWriter:
         position = self.start
         if program.observes_instructions and position < len(self.body):
             emitter.ptx_line = self.body[position].line
-            emitter.line(f"step(F, {position}, {emitter.ptx_line})")
+            emitter.line(f"step(F, PROGRAM, {position}, CONTEXT)")
         while True:
             if position >= len(self.body):
                 self._finish("return leave(F)")
