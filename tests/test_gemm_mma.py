@@ -6,7 +6,7 @@ from gemm_runs import run_gemm
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels import gemm_mma
-from ptxgen.kernels.gemm_mma import Config
+from ptxgen.kernels.gemm_mma_config import TILE_K_BYTES, Config
 from ptxgen.launch import Device
 from ptxgen.operands import make_operands
 from ptxgen.problem import LAYOUTS, Gemm
@@ -140,7 +140,7 @@ def test_row_and_column_scales_find_the_rows_and_columns_of_fp8(
 @pytest.mark.parametrize("types", TYPES)
 def test_promoted_sums_are_exact(device: Device, types: tuple[str, str], k: int) -> None:
     problem = Gemm(40, 50, k, *types, scale="rowcol", accumulate="promoted", layout="tn")
-    for k_bytes in gemm_mma.TILE_K_BYTES:
+    for k_bytes in TILE_K_BYTES:
         tile = {"tile_k": k_bytes // dtype(types[0]).bytes}
         assert is_exact(device, problem, gemm_mma.default_config(problem, **tile))
 

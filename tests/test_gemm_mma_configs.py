@@ -12,7 +12,7 @@ from ptxgen.assembler import assemble
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, kernel_for
-from ptxgen.kernels.gemm_mma import Config
+from ptxgen.kernels.gemm_mma_config import TILE_K_BYTES, Config
 from ptxgen.problem import FP8, LAYOUTS, Gemm
 from ptxgen.ptx.forms import min_version
 from ptxgen.ptx.parser import parse
@@ -36,7 +36,7 @@ def corner_configs() -> list[Config]:
         )  # fmt: skip
         for tile, warps, k_bytes, stages in itertools.product(
             ((16, 16), (16, 128), (64, 64), (128, 128), (128, 256), (256, 64)),
-            ((1, 1), (1, 4), (2, 2), (2, 4), (4, 1)), gemm_mma.TILE_K_BYTES, (3, 4),
+            ((1, 1), (1, 4), (2, 2), (2, 4), (4, 1)), TILE_K_BYTES, (3, 4),
         ):  # fmt: skip
             tuned = replace(
                 config, tile_m=tile[0], tile_n=tile[1], tile_k=k_bytes // size, stages=stages,
@@ -187,7 +187,7 @@ TILES = [
     for kind in ("bf16", "e4m3")
     for k_major in (True, False)
     for rows in (32, 64, 128, 256)
-    for k_bytes in gemm_mma.TILE_K_BYTES
+    for k_bytes in TILE_K_BYTES
 ]
 
 
