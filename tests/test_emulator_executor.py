@@ -23,7 +23,8 @@ min.s32 max.s32 min.u32 max.u32 div.s32 div.u32 rem.s32 rem.u32 and.b32 or.b32 x
 shr.u32 shr.s32 add.f32 sub.f32 mul.f32 add.rz.f32 add.rm.f32 mul.rp.f32 add.ftz.f32 add.sat.f32
 min.f32 max.f32 min.NaN.f32 div.rn.f32 div.rz.f32 add.f16x2 mul.f16x2 max.f16x2 add.bf16x2
 mul.bf16x2 min.bf16x2 cvt.rn.bf16x2.f32 cvt.rn.f16x2.f32 cvt.rz.bf16x2.f32
-cvt.rn.relu.bf16x2.f32 bmsk.clamp.b32 copysign.f32 set.lt.u32.s32 set.ge.u32.f32"""
+cvt.rn.relu.bf16x2.f32 bmsk.clamp.b32 copysign.f32 set.lt.u32.s32 set.ge.u32.f32
+add.u16x2 min.s16x2 max.u16x2 mul24.lo.s32 mul24.hi.u32"""
 UNARY = """not.b32 neg.s32 abs.s32 neg.f32 abs.f32 popc.b32 clz.b32 brev.b32 bfind.u32 bfind.s32
 bfind.shiftamt.u32 sqrt.rn.f32 rcp.rn.f32 ex2.approx.f32 cvt.s32.s16 cvt.u32.u8 cvt.s32.s8
 cvt.rn.f32.s32 cvt.rz.f32.u32 cvt.rzi.s32.f32 cvt.rni.u32.f32 cvt.rmi.s32.f32 cvt.rpi.s32.f32
@@ -31,7 +32,7 @@ cvt.rzi.f32.f32 cvt.sat.u32.s32 cvt.rna.tf32.f32 cvt.rn.tf32.f32 cvt.sat.f32.f32
 neg.f16x2 abs.bf16x2 ex2.approx.f16x2 cvt.sat.s8.s32"""
 TERNARY = """mad.lo.s32 mad.lo.u32 mad.hi.u32 fma.rn.f32 fma.rz.f32 fma.rn.f16x2 fma.rn.bf16x2
 fma.rn.relu.f16x2 sad.u32 sad.s32 bfe.u32 bfe.s32 prmt.b32 shf.l.wrap.b32 shf.r.clamp.b32
-slct.b32.s32"""
+slct.b32.s32 dp4a.s32.u32 dp2a.hi.u32.s32 mad24.lo.u32"""
 
 
 def _all_forms(opcode: str, arity: int) -> dict[str, NDArray[np.uint32]]:
@@ -143,6 +144,35 @@ cvt.u32.u16 %r2, %h1;
 """
     assert set(words(execute(body + STORE_R2))) == {0x7EB8}
     assert set(words(execute(body + "mov.b32 %r2, %r3;" + STORE_R2))) == {0x5F00BC00}
+
+
+def test_carries_chain_additions_subtractions_and_products() -> None:
+    # 64-bit a - b + a * b from 32-bit halves, varying by lane, against 64-bit arithmetic
+    body = """
+ld.global.v2.u32 {%r4, %r5}, [%d0];
+mad.lo.u32 %r4, %r1, 0x9E3779B9, %r4;
+not.b32 %r6, %r4;
+add.u32 %r7, %r1, 3;
+sub.cc.u32 %r10, %r4, %r6;
+subc.u32 %r11, %r5, %r7;
+mad.lo.cc.u32 %r12, %r4, %r6, %r10;
+madc.hi.u32 %r13, %r4, %r6, %r11;
+add.cc.u32 %r12, %r12, %r4;
+addc.u32 %r13, %r13, 0;
+mov.b64 %d4, {%r12, %r13};
+mov.b64 %d5, {%r4, %r5};
+mov.b64 %d6, {%r6, %r7};
+sub.u64 %d7, %d5, %d6;
+mul.wide.u32 %d8, %r4, %r6;
+add.u64 %d7, %d7, %d8;
+cvt.u64.u32 %d9, %r4;
+add.u64 %d7, %d7, %d9;
+xor.b64 %d7, %d7, %d4;
+mov.b64 {%r2, %r3}, %d7;
+or.b32 %r2, %r2, %r3;
+"""
+    data = np.array([0x89ABCDEF, 0xFFFFFFF0, 0, 0], np.uint32)
+    assert set(words(execute(body + STORE_R2, data))) == {0}
 
 
 def test_lanes_part_in_a_loop_and_meet_after_it() -> None:
@@ -402,12 +432,12 @@ def test_an_unknown_instruction_is_an_error_with_its_line() -> None:
 
 
 def test_an_unknown_form_of_a_known_instruction_is_an_error() -> None:
-    with pytest.raises(UnknownInstructionError, match=r"line \d+: .*add.cc.u32"):
-        execute("add.cc.u32 %r2, %r1, 1;")
+    with pytest.raises(UnknownInstructionError, match=r"line \d+: .*shfl.up.b32"):
+        execute("shfl.up.b32 %r2, %r1, 1, 0;")
 
 
 def test_code_that_is_never_reached_may_be_unknown() -> None:
-    body = "mov.u32 %r2, 3;\nbra NEXT;\nadd.cc.u32 %r2, %r1, 1;\nNEXT:\n"
+    body = "mov.u32 %r2, 3;\nbra NEXT;\nshfl.up.b32 %r2, %r1, 1, 0;\nNEXT:\n"
     assert set(words(execute(body + STORE_R2))) == {3}
 
 

@@ -49,6 +49,11 @@ NO_RESULT = frozenset(
 """Instructions whose first operand is not a destination (see `results`)."""
 
 
+CARRY = "%cc"
+"""The condition code flag, as a register of functions that use it."""
+_CARRYING = ("add", "addc", "sub", "subc", "mad", "madc")
+
+
 def registers_in(operand: Operand) -> Iterator[str]:
     """Names of all registers that an operand mentions."""
     if isinstance(operand, Register):
@@ -104,6 +109,8 @@ def reads(instruction: Instruction) -> list[str]:
         found.extend(registers_in(instruction.operands[0]))
     if instruction.guard is not None:
         found.append(instruction.guard[0])
+    if instruction.name in ("addc", "subc", "madc"):
+        found.append(CARRY)
     return found
 
 
@@ -112,7 +119,14 @@ def writes(instruction: Instruction) -> list[str]:
     found: list[str] = []
     for operand in instruction.operands[: num_results(instruction)]:
         found.extend(registers_in(operand))
+    if sets_carry(instruction):
+        found.append(CARRY)
     return found
+
+
+def sets_carry(instruction: Instruction) -> bool:
+    """Whether an instruction writes the carry flag."""
+    return "cc" in instruction.modifiers and instruction.name in _CARRYING
 
 
 class Flow:
@@ -127,6 +141,9 @@ class Flow:
         self.body = function.body
         self.names: list[str] = list(function.registers)
         self.types: list[str] = [function.registers[n] for n in self.names]
+        if any(i.name in ("addc", "subc", "madc") or sets_carry(i) for i in self.body):
+            self.names.append(CARRY)
+            self.types.append("pred")
         self.number: dict[str, int] = {n: i for i, n in enumerate(self.names)}
         self.reads = [self._numbers(reads(i)) for i in self.body]
         self.writes = [self._numbers(writes(i)) for i in self.body]

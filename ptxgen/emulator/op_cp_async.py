@@ -14,8 +14,9 @@ from ptxgen.emulator.op_mbarrier import begin_lanes, located_address, per_lane
 from ptxgen.emulator.op_memory import address_code, space_of
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import runtime
+from ptxgen.emulator.values import register_of
 from ptxgen.errors import MisalignedError
-from ptxgen.ptx.module import Address, Immediate, Instruction
+from ptxgen.ptx.module import Address, Immediate, Instruction, Operand
 
 if TYPE_CHECKING:
     from ptxgen.emulator.fragment import Fragment
@@ -51,14 +52,22 @@ def _copy(em: Emitter, instruction: Instruction) -> None:
     s = s if s_form == "V" else f"np.full(32, {s}, I8)"
     valid = f"np.full(32, {int(size.value)}, I8)"
     if rest:
-        kind = "u32"
-        operand = rest[0]
-        form, code = em.read(operand, kind)
-        valid = em.spread(code, kind) if form == "S" else code
+        valid = _valid_bytes(em, rest[0], int(size.value))
     em.line(
         f"copy_async(F, {d}, {s}, {int(size.value)}, {valid}, {em.active_mask()}, "
         f"{instruction.line})"
     )
+
+
+def _valid_bytes(em: Emitter, operand: Operand, size: int) -> str:
+    """Bytes that are copied per lane: src-size, or none where ignore-src holds."""
+    register = register_of(operand)
+    if register is not None and em.register_bits(register.name) == 1:
+        form, code = em.read(operand, "pred")
+        mask = em.spread(code, "pred") if form == "S" else code
+        return f"np.where(lanes({mask}), 0, {size})"
+    form, code = em.read(operand, "u32")
+    return em.spread(code, "u32") if form == "S" else code
 
 
 @runtime

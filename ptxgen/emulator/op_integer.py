@@ -1,7 +1,14 @@
 """Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad and carries."""
 
+from typing import Any
+
+import numpy as np
+
+from ptxgen.emulator.lanes import I2, U2, U4
 from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
+from ptxgen.emulator.op_carry import lower_carry
 from ptxgen.emulator.op_float import lower_float
+from ptxgen.emulator.runtime import runtime
 from ptxgen.ptx.module import Instruction
 
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -44,8 +51,12 @@ def add_or_sub(instruction: Instruction) -> list[Micro]:
     """add and sub."""
     if is_float(instruction):
         return lower_float(instruction)
-    if instruction.modifiers and instruction.modifiers[0] in ("cc", "sat"):
+    if "cc" in instruction.modifiers:
+        return lower_carry(instruction)
+    if "sat" in instruction.modifiers:
         return _saturating(instruction)
+    if instruction.modifiers[-1:] in (("u16x2",), ("s16x2",)):
+        return _pairs(instruction)
     kind = integer_type(instruction)
     sign = "+" if instruction.name == "add" else "-"
     vector = "{0} " + sign + " {1}"
@@ -63,6 +74,62 @@ def _saturating(instruction: Instruction) -> list[Micro]:
     return compute(instruction, Elementwise("s32", ("s32", "s32"), vector, scalar))
 
 
+def _pairs(instruction: Instruction) -> list[Micro]:
+    """add, min and max of two 16-bit integers in a register."""
+    kind = instruction.modifiers[-1]
+    relu = "relu" in instruction.modifiers
+    text = f"pair_operation({instruction.name!r}, {kind[0] == 's'}, {relu}, {{0}}, {{1}})"
+    return compute(instruction, Elementwise("b32", ("b32", "b32"), text, f"int({text})"))
+
+
+@runtime
+def pair_operation(name: str, signed: bool, relu: bool, a: Any, b: Any) -> Any:
+    """Both halves of packed 16-bit integers."""
+    total = np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)), U4)
+    for shift in (0, 16):
+        x, y = ((np.asarray(v, U4) >> shift & 0xFFFF).astype(U2) for v in (a, b))
+        if signed:
+            x, y = x.view(I2), y.view(I2)
+        found: Any = {"add": np.add, "min": np.minimum, "max": np.maximum}[name](x, y)
+        if relu:
+            found = np.maximum(found, 0)
+        total = total | found.astype(U2).astype(U4) << shift
+    return total
+
+
+@lowers("dp4a", "dp2a")
+def dot_product(instruction: Instruction) -> list[Micro]:
+    """dp4a and dp2a: sums of products of bytes."""
+    *part, left, right = instruction.modifiers
+    text = (
+        f"byte_products({instruction.name!r}, {(part or [''])[0]!r}, {left[0] == 's'}, "
+        f"{right[0] == 's'}, {{0}}, {{1}}, {{2}})"
+    )
+    return compute(instruction, Elementwise("b32", ("b32",) * 3, text, f"int({text})"))
+
+
+@runtime
+def byte_products(
+    name: str, part: str, signed_a: bool, signed_b: bool, a: Any, b: Any, c: Any
+) -> Any:
+    """c + the dot product of the parts of a and b."""
+
+    def piece(value: Any, shift: int, bits: int, signed: bool) -> Any:
+        field = np.asarray(value, np.int64) >> shift & ((1 << bits) - 1)
+        return np.where(field >> (bits - 1), field - (1 << bits), field) if signed else field
+
+    total: Any = np.asarray(c, np.int64)
+    for index in range(4 if name == "dp4a" else 2):
+        if name == "dp4a":
+            left = piece(a, 8 * index, 8, signed_a)
+            right = piece(b, 8 * index, 8, signed_b)
+        else:
+            left = piece(a, 16 * index, 16, signed_a)
+            right = piece(b, 8 * index + (16 if part == "hi" else 0), 8, signed_b)
+        total = total + left * right
+    return (total & 0xFFFFFFFF).astype(U4)
+
+
 @lowers("mul", "mad", "mul24", "mad24")
 def multiply(instruction: Instruction) -> list[Micro]:
     """mul and mad: .lo, .hi, .wide."""
@@ -73,7 +140,7 @@ def multiply(instruction: Instruction) -> list[Micro]:
     part = instruction.modifiers[0]
     adds = instruction.name.startswith("mad")
     if instruction.name.endswith("24"):
-        raise unknown(instruction)
+        return _narrow(instruction, part, kind, adds)
     if part == "lo":
         vector, scalar, out = "{0} * {1}", "{0} * {1}", kind
     elif part == "wide":
@@ -96,11 +163,32 @@ def multiply(instruction: Instruction) -> list[Micro]:
         raise unknown(instruction, "must say .lo, .hi or .wide")
     ins: tuple[str, ...] = (kind, kind)
     if adds:
-        if "sat" in instruction.modifiers or "cc" in instruction.modifiers:
+        if "cc" in instruction.modifiers:
+            return lower_carry(instruction)
+        if "sat" in instruction.modifiers:
             raise unknown(instruction)
         vector, scalar = vector + " + {2}", scalar + " + {2}"
         ins = (kind, kind, out)
     return compute(instruction, Elementwise(out, ins, vector, wrapped(scalar, out)))
+
+
+def _narrow(instruction: Instruction, part: str, kind: str, adds: bool) -> list[Micro]:
+    """mul24 and mad24: low or high 32 bits of the 48-bit product of 24-bit operands."""
+    if part not in ("lo", "hi") or "sat" in instruction.modifiers:
+        raise unknown(instruction)
+    text = f"product_24({{0}}, {{1}}, {'{2}' if adds else '0'}, {part == 'hi'}, {kind[0] == 's'})"
+    ins = (kind,) * (3 if adds else 2)
+    return compute(instruction, Elementwise("b32", ins, text, f"int({text})"))
+
+
+@runtime
+def product_24(a: Any, b: Any, c: Any, high: bool, signed: bool) -> Any:
+    """Bits 0..31 or 16..47 of the product of the low 24 bits, plus c."""
+    x, y = (np.asarray(v, np.int64) & 0xFFFFFF for v in (a, b))
+    if signed:
+        x, y = (np.where(v >> 23, v - (1 << 24), v) for v in (x, y))
+    product = x * y
+    return ((product >> 16 if high else product) + np.asarray(c, np.int64) & 0xFFFFFFFF).astype(U4)
 
 
 @lowers("div", "rem")
@@ -122,6 +210,8 @@ def extreme(instruction: Instruction) -> list[Micro]:
     """min and max."""
     if is_float(instruction):
         return lower_float(instruction)
+    if instruction.modifiers[-1:] in (("u16x2",), ("s16x2",)):
+        return _pairs(instruction)
     kind = integer_type(instruction)
     if "relu" in instruction.modifiers:
         raise unknown(instruction)

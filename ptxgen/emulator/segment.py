@@ -38,10 +38,18 @@ class SegmentWriter:
         """Register -> the pending or evaluated node that defines it now."""
         self._ready: dict[Elementwise, list[_Node]] = {}
 
-    def add(self, micro: Compute) -> None:
-        """Take an elementwise operation; it is written once it is needed."""
-        if isinstance(micro.destination, Sink):
-            return
+    def add(self, micros: Sequence[Compute]) -> None:
+        """Take the elementwise operations of one instruction, which all read before one writes;
+        they are written once they are needed."""
+        nodes = [self._node(m) for m in micros if not isinstance(m.destination, Sink)]
+        for node in nodes:
+            destination = node.micro.destination
+            assert isinstance(destination, Register)
+            self._bound[self.emitter.flow.number[destination.name]] = node
+            if not node.waiting:
+                self._ready.setdefault(node.micro.operation, []).append(node)
+
+    def _node(self, micro: Compute) -> _Node:
         number_of = self.emitter.flow.number
         sources: list[_Node | None] = []
         initial: list[Value | None] = []
@@ -60,10 +68,7 @@ class SegmentWriter:
                 source.users.append(node)
                 node.waiting += 1
         node.initial = initial
-        assert isinstance(micro.destination, Register)
-        self._bound[number_of[micro.destination.name]] = node
-        if not node.waiting:
-            self._ready.setdefault(micro.operation, []).append(node)
+        return node
 
     def settle(self, registers: Sequence[int]) -> None:
         """Evaluate what some registers wait for, and bind them in the emitter."""
@@ -225,17 +230,21 @@ class SegmentWriter:
             node.value = Value("V", {}, slab, row)
 
 
-def compute_now(emitter: Emitter, micro: Compute) -> None:
-    """Write an elementwise operation at once, under the emitter's guard."""
-    if isinstance(micro.destination, Sink):
-        return
+def compute_now(emitter: Emitter, micros: Sequence[Compute]) -> None:
+    """Write the elementwise operations of one instruction at once, under the emitter's guard."""
+    found = [_computed(emitter, m) for m in micros if not isinstance(m.destination, Sink)]
+    for number, value in found:
+        emitter.store_value(number, value)
+
+
+def _computed(emitter: Emitter, micro: Compute) -> tuple[int, Value]:
     assert isinstance(micro.destination, Register)
     operation = micro.operation
     codes = [emitter.read(o, k) for o, k in zip(micro.sources, operation.ins, strict=True)]
     uniform = all(form == "S" for form, _ in codes)
     code = expression(emitter, operation, codes, uniform)
     value = emitter.make_value(micro.destination.name, operation.out, "S" if uniform else "V", code)
-    emitter.store_value(emitter.flow.number[micro.destination.name], value)
+    return emitter.flow.number[micro.destination.name], value
 
 
 def expression(

@@ -93,9 +93,7 @@ class VersionWriter:
         self.count += 1
         self._touch(position)
         if effect is None:
-            for micro in self.program.micros(position):
-                assert isinstance(micro, Compute)
-                segment.add(micro)
+            segment.add([m for m in self.program.micros(position) if isinstance(m, Compute)])
             return position + 1
         segment.settle(flow.reads[position])
         emitter.ptx_line = instruction.line
@@ -155,10 +153,10 @@ class VersionWriter:
             self._touch(index)
             emitter.ptx_line = self.body[index].line
             emitter.at = index
-            for micro in self.program.micros(index):
-                if isinstance(micro, Compute):
-                    compute_now(emitter, micro)
-                else:
+            micros = self.program.micros(index)
+            compute_now(emitter, [m for m in micros if isinstance(m, Compute)])
+            for micro in micros:
+                if isinstance(micro, Effect):
                     micro.emit(emitter, self.body[index])
         emitter.end_guard()
         return last
