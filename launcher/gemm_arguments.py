@@ -1,21 +1,17 @@
 """Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
 
-import math
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import ArgumentError
-from ptxgen.launcher.arrays import Operand, as_operand, overlaps
+from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
 """Bytes that TMA asks of base addresses and row strides: host arrays are copied to rows padded to
 it, so that the fast kernels serve them. Source: shared/reference/ptx.md B4."""
 MAX_ALIGNMENT = 256
 """Alignment of our allocations, and the largest that a problem states."""
-_OUTPUTS = ("bf16", "f16", "f32")
+_OUTPUTS = ("bf16", "f16", "f32", "s32")
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,11 @@ def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
         raise ArgumentError(
             f"{name}: dtype {x.dtype} must be one of {', '.join(DTYPES)}; if its bytes are one of"
             " these, name it: ptxgen.launcher.view(x, 'e4m3')"
+        )
+    if DTYPES[x.dtype].is_packed:
+        raise ArgumentError(
+            f"{name}: {x.dtype} has less than 8 bits, and this call takes arrays of whole bytes"
+            " only; try ptxgen.emit for its PTX, or a cast to e4m3"
         )
     if len(x.shape) != 2:
         raise ArgumentError(f"{name}: must be a matrix {stored}, got shape {x.shape}")
@@ -135,69 +136,3 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
     if dtype not in _OUTPUTS:
         raise ArgumentError(f"d_dtype: must be one of {', '.join(_OUTPUTS)}, got {dtype!r}")
     return dtype
-
-
-@dataclass(frozen=True)
-class Scales:
-    """What scale_a and scale_b come down to."""
-
-    kind: str
-    """none, tensor or rowcol."""
-    factor: float
-    """Product of the scales that are plain numbers; it goes into alpha."""
-    a: Operand | None = None
-    """Vector of float32, contiguous."""
-    b: Operand | None = None
-
-
-def read_scales(scale_a: Any, scale_b: Any, m: int, n: int, stream: int) -> Scales:
-    """Scales: none, numbers, one float32 each on the device, or a vector of M and one of N.
-
-    Raises: ArgumentError.
-    """
-    numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
-    factor = math.prod(float(x) for x in numbers)
-    arrays = {
-        name: as_operand(x, name, stream)
-        for name, x in (("scale_a", scale_a), ("scale_b", scale_b))
-        if x is not None and not _is_number(x)
-    }
-    if not arrays:
-        return Scales("none", factor)
-    if len(arrays) == 1:
-        (name,) = arrays
-        other = "scale_b" if name == "scale_a" else "scale_a"
-        raise ArgumentError(
-            f"{name} is an array and {other} is not; must be both arrays, both numbers, or both"
-            f" None; try an array of ones for {other}"
-        )
-    a, b = arrays["scale_a"], arrays["scale_b"]
-    for name, x in arrays.items():
-        _check_scale(x, name)
-    if a.size == b.size == 1:
-        return Scales("tensor", factor, a, b)
-    for name, x, letter, length in (("scale_a", a, "M", m), ("scale_b", b, "N", n)):
-        if x.size != length:
-            raise ArgumentError(
-                f"{name}: must have {letter}={length} elements (or both scales one), got shape"
-                f" {x.shape}"
-            )
-    return Scales("rowcol", factor, a, b)
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float, np.floating, np.integer)) and not isinstance(x, bool)
-
-
-def _check_scale(x: Operand, name: str) -> None:
-    if x.dtype != "f32":
-        raise ArgumentError(f"{name}: dtype must be f32, got {x.dtype}")
-    long_axes = [s for n, s in zip(x.shape, x.strides_bytes, strict=True) if n != 1]
-    if len(long_axes) > 1:
-        raise ArgumentError(f"{name}: must be a vector, got shape {x.shape}")
-    if x.size > 1 and long_axes != [4]:
-        raise ArgumentError(
-            f"{name}: must be contiguous, got a stride of {long_axes[0]} bytes; try a copy"
-        )
-    if x.pointer % 4:
-        raise ArgumentError(f"{name}: address {x.pointer:#x} must be a multiple of 4 bytes")

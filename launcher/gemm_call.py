@@ -18,12 +18,12 @@ from ptxgen.launcher.gemm_arguments import (
     check_output,
     output_dtype,
     read_matrix,
-    read_scales,
 )
 from ptxgen.launcher.launching import PreparedCall
+from ptxgen.launcher.scale_arguments import read_scales
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.problem import BLOCK_SCALES, LAYOUTS, Gemm
 
 EMULATOR = "emulator"
 HOST = "host memory"
@@ -39,8 +39,9 @@ def gemm(
     layout: str = "nt",
     scale_a: Any = None,
     scale_b: Any = None,
+    scale: str | None = None,
     alpha: float = 1.0,
-    accumulate: str = "fast",
+    accumulate: str | None = None,
     out: Any = None,
     stream: Any = None,
     device: Any = None,
@@ -51,16 +52,19 @@ def gemm(
     a: [M,K] (layout n) or [K,M] (t); b: [N,K] (layout t) or [K,N] (n); the last axis contiguous.
     Each may be a numpy array (with ml_dtypes), a DLPack object, a `__cuda_array_interface__`
     object, a RawArray, or `view(x, dtype)` of one; all in the same memory.
-    d_dtype: bf16, f16 or f32; None = that of `out`, else bf16.
-    scale_a, scale_b: None, numbers, arrays of one float32 each, or float32 vectors of M and of N.
-    accumulate: fast or promoted, see Gemm.
+    d_dtype: bf16, f16, f32 (s32 for integers); None = that of `out`, else bf16.
+    scale_a, scale_b: None, numbers, or float32 arrays: one element each (tensor), vectors of M and
+    N (rowcol), [M, ceil(K/128)] and [ceil(N/128), ceil(K/128)] (block), or [M, ceil(K/128)] and
+    [N, ceil(K/128)] (group). Matrices may have any two strides.
+    scale: none, tensor, rowcol, block or group; None = what the shapes of the scales say.
+    accumulate: fast or promoted, see Gemm; None = promoted for block and group, else fast.
     out: [M,N], rows contiguous; None = a new array: numpy for numpy, else a DeviceArray.
     stream: see `stream_handle`; work is ordered after what the streams that the arrays export hold
     now, and before what they are given later. Host arrays are complete on return, device arrays
     when the stream gets there.
     device: for numpy arrays, where to run: "emulator", a GPU index (default: the current one), or
     a Device. Device arrays run where they are.
-    config: a kernel's Config; None = chosen for the problem.
+    config: a kernel's Config; None = chosen for the problem and the GPU.
 
     Returns: `out`, or the new array.
 
@@ -81,7 +85,7 @@ def gemm(
             f"K must agree: a is {a_stored}={x_a.shape} so K={k}, b is {b_stored}={x_b.shape} so"
             f" K={k_of_b}, with layout={layout}"
         )
-    scales = read_scales(scale_a, scale_b, m, n, handle)
+    scales = read_scales(scale_a, scale_b, (m, n, k), handle, scale)
     inputs = {"a": x_a, "b": x_b}
     if scales.a is not None and scales.b is not None:
         inputs |= {"scale_a": scales.a, "scale_b": scales.b}
@@ -95,6 +99,8 @@ def gemm(
     if x_out is not None:
         check_output(x_out, (m, n), d, inputs)
         m_d = read_matrix(x_out, "out", "[M,N]")
+    if accumulate is None:
+        accumulate = "promoted" if scales.kind in BLOCK_SCALES else "fast"
     try:
         problem = Gemm(
             m, n, k, m_a.dtype, m_b.dtype, d, layout, scales.kind, accumulate,
@@ -102,6 +108,7 @@ def gemm(
             a_alignment=m_a.alignment, b_alignment=m_b.alignment,
             d_alignment=m_d.alignment if m_d else MAX_ALIGNMENT,
             alpha=float(alpha) * scales.factor,
+            scale_a_strides=scales.strides("a"), scale_b_strides=scales.strides("b"),
         )  # fmt: skip
     except ProblemError as error:
         raise ArgumentError(str(error)) from error
@@ -111,8 +118,8 @@ def gemm(
         m_d = read_matrix(as_operand(out, "out"), "out", "[M,N]")
     if m and n:
         matrices = {"a": m_a, "b": m_b, "d": m_d}
-        vectors = {name: x for name, x in inputs.items() if name not in matrices}
-        _run(problem, config, target, matrices, vectors, handle)
+        scale_operands = {name: x for name, x in inputs.items() if name not in matrices}
+        _run(problem, config, target, matrices, scale_operands, handle)
     return out
 
 
@@ -201,16 +208,16 @@ def _run(
     config: Any,
     target: Device,
     matrices: dict[str, Matrix],
-    vectors: dict[str, Operand],
+    scales: dict[str, Operand],
     stream: int,
 ) -> None:
     """Bring host operands over, launch, bring D back."""
     with Staging(target, stream) as staging:
         addresses = {name: staging.bring(x, copy=name != "d") for name, x in matrices.items()}
-        addresses |= {name: staging.bring_vector(x) for name, x in vectors.items()}
+        addresses |= {name: staging.bring_dense(x) for name, x in scales.items()}
         d = matrices["d"]
         if isinstance(target, GpuDevice):
-            operands = [x.operand for x in matrices.values()] + list(vectors.values())
+            operands = [x.operand for x in matrices.values()] + list(scales.values())
             producers = {x.stream for x in operands if x.stream is not None}
             for producer in producers:
                 target.order_after(stream, producer)
@@ -257,8 +264,24 @@ def _emit(problem: Gemm, config: Any, gpu: GpuDevice | None) -> tuple[Any, Any]:
     if gpu is None:
         plan = make_plan(problem, config)
     else:
+        arch, num_sms = gpu.properties.arch, gpu.properties.num_sms
         try:
-            plan = make_plan(problem, config, gpu.properties.arch, gpu.properties.num_sms)
+            plan = make_plan(problem, config or _chosen_config(problem, gpu), arch, num_sms)
         except ConfigError as error:
             raise ConfigError(f"{gpu.name}: {error}") from error
     return render(plan), plan.launch
+
+
+def _chosen_config(problem: Gemm, gpu: GpuDevice) -> Any:
+    """The config that was measured or is predicted to be the fastest on `gpu`; None for a GPU model
+    of which we know no rates.
+
+    Raises: ConfigError if no kernel serves the problem.
+    """
+    from ptxgen.selection import choose, model_of
+
+    try:
+        model = model_of(gpu.name, gpu.properties.num_sms)
+    except ConfigError:
+        return None
+    return choose(problem, model) if model.arch == gpu.properties.arch else None

@@ -45,8 +45,8 @@ class Staging:
             host = padded
         return self._write(np.ascontiguousarray(host))
 
-    def bring_vector(self, x: Operand) -> int:
-        """Device address of a vector; a host one is copied."""
+    def bring_dense(self, x: Operand) -> int:
+        """Device address of an array; a host one is copied to dense rows."""
         return x.pointer if x.host is None else self._write(np.ascontiguousarray(x.host))
 
     def fetch(self, x: Matrix, address: int) -> None:

@@ -1,16 +1,21 @@
 """gemm on the emulator and on a GPU: numpy arrays, pointers, and arrays of other libraries."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, target_fields
 from ptxgen.launch import Device
 from ptxgen.launcher import DeviceArray, GpuDevice, RawArray, gemm, view
+from ptxgen.launcher.gemm_call import _emit
+from ptxgen.launcher.properties import DeviceProperties
 from ptxgen.operands import POISON, make_operands, poisoned
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
+from ptxgen.selection import choose, model_of
 
 PROBLEM = Gemm(70, 40, 72)
 
@@ -42,6 +47,9 @@ def where(request: pytest.FixtureRequest) -> Any:
         replace(PROBLEM, a="e4m3", b="e5m2", accumulate="promoted", k=200),
         replace(PROBLEM, a="e4m3", b="e4m3", scale="rowcol", d="f32"),
         replace(PROBLEM, a="e5m2", b="e5m2", scale="tensor"),
+        replace(PROBLEM, a="e4m3", b="e5m2", layout="tn"),
+        Gemm(70, 136, 272, "e4m3", "e4m3", scale="block", accumulate="promoted"),
+        Gemm(70, 136, 272, "e4m3", "e5m2", "f32", scale="group", accumulate="promoted"),
         replace(PROBLEM, m=1, n=1, k=1),
         replace(PROBLEM, k=63),
         replace(PROBLEM, k=0),
@@ -76,6 +84,30 @@ def test_an_output_view_keeps_the_gaps_between_its_rows(where: Any) -> None:
     assert same(out, d)
     gaps = storage.view(np.uint16)
     assert set(np.delete(gaps, np.s_[2 : 2 + PROBLEM.n], axis=1).ravel()) == {0xFFFF}
+
+
+@pytest.mark.parametrize("scale", ["block", "group"])
+def test_block_scales_of_any_strides_are_promoted_by_themselves(device: Device, scale: str) -> None:
+    """MN-major scale matrices on the device, as DeepGEMM and cuBLASLt store them."""
+    rows_b = 2 if scale == "block" else 136
+    problem = Gemm(
+        70, 136, 272, "e4m3", "e4m3", scale=scale, accumulate="promoted",
+        scale_a_strides=(1, 72), scale_b_strides=(1, rows_b),
+    )  # fmt: skip
+    x, d = expected(problem)
+    arrays = []
+    for array in (x.a, x.b, x.scale_a, x.scale_b, np.zeros_like(d)):
+        data = _bytes_from_first_to_last(array if array.strides[0] > 4 else array.T)
+        pointer = device.alloc(len(data))
+        device.write(pointer, data)
+        strides = tuple(s // array.itemsize for s in array.strides)
+        arrays.append(RawArray(pointer, array.shape, strides, str(array.dtype), device))
+    a, b, scale_a, scale_b, out = arrays
+    gemm(a, b, scale_a=scale_a, scale_b=scale_b, out=out)
+    written = device.read(out.pointer, d.nbytes)
+    for array in arrays:
+        device.free(array.pointer)
+    assert written == d.tobytes()
 
 
 @pytest.mark.parametrize(("m", "n"), [(0, 40), (70, 0), (0, 0)])
@@ -161,3 +193,37 @@ def test_the_second_call_of_a_problem_loads_nothing() -> None:
     x, d = expected(PROBLEM, seed=1)
     assert same(gemm(x.a, x.b), d)
     assert len(gpu.modules) == loaded
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "num_sms"),
+    [("NVIDIA H200", "sm_90a", 132), ("NVIDIA H200 MIG 1g.18gb", "sm_90a", 16)],
+)
+def test_a_known_gpu_gets_the_config_that_selection_chooses(
+    name: str, arch: str, num_sms: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PTXGEN_TUNING_TABLE", str(tmp_path / "none"))
+    problem = Gemm(2048, 1024, 512, "e4m3", "e4m3")
+    _, launch = _emit(problem, None, _Gpu(name, arch, num_sms))
+    assert launch.entry == str(choose(problem, model_of(name, num_sms)))
+    assert launch.grid_ctas[0] <= num_sms
+
+
+@pytest.mark.parametrize(
+    ("arch", "kernel"), [("sm_90a", gemm_sm90), ("sm_100a", gemm_sm100), ("sm_89", gemm_mma)]
+)
+def test_an_unknown_gpu_gets_the_default_config(arch: str, kernel: Any) -> None:
+    rendered, launch = _emit(PROBLEM, None, _Gpu("NVIDIA Something", arch, 20))
+    fields = target_fields(kernel, arch)
+    assert launch.entry == str(kernel.default_config(PROBLEM, **fields))
+    assert f".target {arch}" in rendered.text
+
+
+class _Gpu(GpuDevice):
+    """A GPU of another machine, as far as its name and properties tell."""
+
+    def __init__(self, name: str, arch: str, num_sms: int) -> None:
+        self.name = name
+        self.properties = DeviceProperties(
+            name, 0, (0, 0), arch, num_sms, 0, 0, 0, 0, 0, 0, (13, 0)
+        )

@@ -37,6 +37,7 @@ BROADCAST = np.broadcast_to(np.zeros((1, K), BF16), (M, K))
 READ_ONLY = np.zeros((M, N), BF16)
 READ_ONLY.flags.writeable = False
 ONES_M, ONES_N = np.ones(M, np.float32), np.ones(N, np.float32)
+BLOCKS_M = np.ones((M, 1), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,12 @@ ONES_M, ONES_N = np.ones(M, np.float32), np.ones(N, np.float32)
         ((a(E4M3), b()), {}, r"a=e4m3, b=bf16 must be"),
         ((a(np.uint8), b()), {}, r"a: dtype uint8 must be one of.*view\(x, 'e4m3'\)"),
         ((a(np.float64), b()), {}, r"a: dtype float64 must be one of"),
+        ((a(), b()), {"d_dtype": "s32"}, "d=s32 of bf16 x bf16 must be bf16, f16, f32"),
+        ((a(ml_dtypes.float4_e2m1fn), b()), {}, "a: e2m1 has less than 8 bits"),
         ((a(), b()[:, 1:]), {}, r"K must agree: a is \[M,K\]=\(32, 64\) so K=64, b .* so K=63"),
         ((a()[0], b()), {}, r"a: must be a matrix \[M,K\], got shape \(64,\)"),
         ((a(), b()), {"layout": "row"}, "layout: must be one of nt, nn, tn, tt"),
-        ((a(), b()), {"d_dtype": "e4m3"}, "d_dtype: must be one of bf16, f16, f32, got 'e4m3'"),
+        ((a(), b()), {"d_dtype": "e4m3"}, "d_dtype: must be one of bf16, f16, f32, s32, got"),
         ((a(), b()), {"accumulate": "exact"}, "accumulate='exact' must be one of"),
         # strides and alignment
         ((COLUMN_STEP, b()), {}, r"a: the last axis of \[M,K\] must be contiguous.*\(128, 2\)"),
@@ -66,7 +69,19 @@ ONES_M, ONES_N = np.ones(M, np.float32), np.ones(N, np.float32)
         ((a(), b()), {"scale_a": np.ones(2 * M, np.float32)[::2], "scale_b": ONES_N},
          r"scale_a: must be contiguous, got a stride of 8 bytes"),
         ((a(), b()), {"scale_a": np.ones((4, 8), np.float32), "scale_b": ONES_N},
-         r"scale_a: must be a vector"),
+         r"scale_a of shape \(4, 8\) and scale_b of shape \(48,\) fit no kind of scale for M=32"),
+        ((a(), b()), {"scale": "blocks"}, r"scale: must be one of none, tensor, rowcol, block"),
+        ((a(), b()), {"scale": "block"}, r"scale=block takes an array each for scale_a"),
+        ((a(), b()), {"scale": "none", "scale_a": ONES_M, "scale_b": ONES_N}, "takes no arrays"),
+        ((a(), b()), {"scale": "tensor", "scale_a": ONES_M, "scale_b": ONES_N},
+         r"scale_a: must have 1 element, got shape \(32,\)"),
+        ((a(), b()), {"scale": "block", "scale_a": BLOCKS_M, "scale_b": BLOCKS_M},
+         r"scale_b: must have shape \[ceil\(N/128\), ceil\(K/128\)\] = \(1, 1\) for scale=block"),
+        ((a(), b()), {"scale": "group", "scale_a": BLOCKS_M.T, "scale_b": BLOCKS_M},
+         r"scale_a: must have shape \[M, ceil\(K/128\)\] = \(32, 1\).*got \(1, 32\); try"),
+        ((a(), b()), {"scale": "group", "scale_a": np.broadcast_to(np.float32(1), (M, 1)),
+                      "scale_b": np.ones((N, 1), np.float32)},
+         r"scale_a: stride of axis 0 must be a positive multiple of 4 bytes"),
         # out
         ((a(), b()), {"out": np.zeros((N, M), BF16)}, r"out: shape must be \(32, 48\)"),
         ((a(), b()), {"out": np.zeros((M, N), BF16), "d_dtype": "f32"}, r"out: dtype must be f32"),

@@ -1,0 +1,158 @@
+"""Checks of scale_a and scale_b of `gemm`: which kind of scale they are, and whether they fit."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxgen.errors import ArgumentError
+from ptxgen.launcher.arrays import Operand, as_operand
+from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, SCALES
+
+MAX_STRIDE_BYTES = (1 << 32) - 1
+"""Strides of scale matrices are 32-bit parameters of the kernels."""
+_F32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What scale_a and scale_b come down to."""
+
+    kind: str
+    """One of SCALES."""
+    factor: float
+    """Product of the scales that are plain numbers; it goes into alpha."""
+    a: Operand | None = None
+    """float32: a contiguous vector, or a matrix of block or group scales."""
+    b: Operand | None = None
+
+    def strides(self, operand: str) -> tuple[int, int]:
+        """Elements from one row of scale_a or scale_b to the next and from one block of K to the
+        next, in device memory; (0, 0) for vectors, and for what is copied to dense rows."""
+        x = self.a if operand == "a" else self.b
+        if self.kind not in BLOCK_SCALES or x is None or x.host is not None or not x.size:
+            return 0, 0
+        row, k = x.strides_bytes
+        return row // _F32_BYTES, k // _F32_BYTES
+
+
+def read_scales(
+    scale_a: Any, scale_b: Any, sizes: tuple[int, int, int], stream: int, scale: str | None = None
+) -> Scales:
+    """Scales of a problem of `sizes` (M, N, K), of the kind `scale`, or that their shapes fit.
+
+    Numbers become a factor. Where shapes fit two kinds, both mean the same.
+
+    Raises: ArgumentError.
+    """
+    if scale not in (None, *SCALES):
+        raise ArgumentError(f"scale: must be one of {', '.join(SCALES)}, got {scale!r}")
+    numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
+    factor = math.prod(float(x) for x in numbers)
+    arrays = {
+        name: as_operand(x, name, stream)
+        for name, x in (("scale_a", scale_a), ("scale_b", scale_b))
+        if x is not None and not _is_number(x)
+    }
+    if len(arrays) == 1:
+        (name,) = arrays
+        other = "scale_b" if name == "scale_a" else "scale_a"
+        raise ArgumentError(
+            f"{name} is an array and {other} is not; must be both arrays, both numbers, or both"
+            f" None; try an array of ones for {other}"
+        )
+    if bool(arrays) == (scale == "none") and scale is not None:
+        must = "no arrays" if arrays else "an array each"
+        raise ArgumentError(f"scale={scale} takes {must} for scale_a and scale_b; try scale=None")
+    if not arrays:
+        return Scales("none", factor)
+    for name, x in arrays.items():
+        _check_element(x, name)
+    a, b = arrays["scale_a"], arrays["scale_b"]
+    kind = scale or _fitting_kind(a, b, sizes)
+    if kind in BLOCK_SCALES:
+        for name, x, expected in zip(arrays, (a, b), _matrix_shapes(kind, sizes), strict=True):
+            _check_matrix(x, name, kind, expected)
+    else:
+        lengths = (1, 1) if kind == "tensor" else sizes[:2]
+        for name, x, letter, length in zip(arrays, (a, b), "MN", lengths, strict=True):
+            _check_vector(x, name, letter, length, kind)
+    return Scales(kind, factor, a, b)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.floating, np.integer)) and not isinstance(x, bool)
+
+
+def _matrix_shapes(kind: str, sizes: tuple[int, int, int]) -> Iterable[tuple[int, int]]:
+    """Shapes of scale_a and scale_b for block or group scales."""
+    m, n, k = sizes
+    k_blocks = -(-k // SCALE_BLOCK)
+    return (m, k_blocks), (-(-n // SCALE_BLOCK) if kind == "block" else n, k_blocks)
+
+
+def _is_vector(x: Operand) -> bool:
+    return sum(extent != 1 for extent in x.shape) <= 1
+
+
+def _fitting_kind(a: Operand, b: Operand, sizes: tuple[int, int, int]) -> str:
+    """The first kind that the shapes fit. Vectors that fit none are rowcol of a wrong length."""
+    if a.size == b.size == 1:
+        return "tensor"
+    vectors = _is_vector(a) and _is_vector(b)
+    if vectors and (a.size, b.size) == sizes[:2]:
+        return "rowcol"
+    shapes = {kind: tuple(_matrix_shapes(kind, sizes)) for kind in BLOCK_SCALES}
+    for kind, expected in shapes.items():
+        if (a.shape, b.shape) == expected:
+            return kind
+    if vectors and 2 not in (len(a.shape), len(b.shape)):
+        return "rowcol"
+    m, n, k = sizes
+    matrices = " or ".join(f"{x} and {y} ({kind})" for kind, (x, y) in shapes.items())
+    raise ArgumentError(
+        f"scale_a of shape {a.shape} and scale_b of shape {b.shape} fit no kind of scale for"
+        f" M={m}, N={n}, K={k}: must be one element each (tensor), ({m},) and ({n},) (rowcol), or"
+        f" {matrices}"
+    )
+
+
+def _check_element(x: Operand, name: str) -> None:
+    if x.dtype != "f32":
+        raise ArgumentError(
+            f"{name}: dtype must be f32, got {x.dtype}; try {name}.astype(numpy.float32)"
+        )
+    if x.pointer % _F32_BYTES:
+        raise ArgumentError(f"{name}: address {x.pointer:#x} must be a multiple of 4 bytes")
+
+
+def _check_vector(x: Operand, name: str, letter: str, length: int, kind: str) -> None:
+    if not _is_vector(x):
+        raise ArgumentError(f"{name}: must be a vector for scale={kind}, got shape {x.shape}")
+    if x.size != length:
+        must = "1 element" if kind == "tensor" else f"{letter}={length} elements"
+        other = "" if kind == "tensor" else " (or both scales one)"
+        raise ArgumentError(f"{name}: must have {must}{other}, got shape {x.shape}")
+    steps = [s for n, s in zip(x.shape, x.strides_bytes, strict=True) if n != 1]
+    if x.size > 1 and steps != [_F32_BYTES]:
+        raise ArgumentError(
+            f"{name}: must be contiguous, got a stride of {steps[0]} bytes; try a copy"
+        )
+
+
+def _check_matrix(x: Operand, name: str, kind: str, expected: tuple[int, int]) -> None:
+    if x.shape != expected:
+        rows = {"scale_a": "M", "scale_b": f"ceil(N/{SCALE_BLOCK})" if kind == "block" else "N"}
+        hint = f"; try {name}.T" if x.shape == expected[::-1] else ""
+        raise ArgumentError(
+            f"{name}: must have shape [{rows[name]}, ceil(K/{SCALE_BLOCK})] = {expected} for"
+            f" scale={kind}, got {x.shape}{hint}"
+        )
+    for axis, (extent, stride) in enumerate(zip(x.shape, x.strides_bytes, strict=True)):
+        if extent > 1 and (stride <= 0 or stride % _F32_BYTES or stride > MAX_STRIDE_BYTES):
+            raise ArgumentError(
+                f"{name}: stride of axis {axis} must be a positive multiple of 4 bytes below 2^32,"
+                f" got {stride} bytes; try a copy"
+            )
