@@ -123,18 +123,19 @@ def estimate(problem: Gemm, config: Any, gpu: GpuModel) -> Cost:
         return tile.compute_s, share * l2_bytes / l2_rate, share * dram_bytes / dram_rate
 
     full, rest = divmod(clusters, slots)
-    parts = [wave(min(slots, clusters))] * full + ([wave(rest)] if rest else [])
-    total = LAUNCH_S + sum(max(part) for part in parts)
+    # (how many waves, seconds of one): all full waves are alike.
+    parts = [(count, wave(size)) for count, size in ((full, slots), (1, rest)) if count and size]
+    total = LAUNCH_S + sum(count * max(part) for count, part in parts)
     even = clusters / slots if full else 1.0
     names = ("issue", "l2", "dram")
-    slowest = max(zip(parts[0], names, strict=True))[1]
+    slowest = max(zip(parts[0][1], names, strict=True))[1]
     return Cost(
         total=total + _reduction_s(problem, split_k, gpu),
         launch=LAUNCH_S,
         issue=even * tile.compute_s,
-        wave=max(0.0, len(parts) - even) * tile.compute_s,
-        l2=sum(p[1] for p in parts),
-        dram=sum(p[2] for p in parts),
+        wave=max(0.0, full + bool(rest) - even) * tile.compute_s,
+        l2=sum(count * part[1] for count, part in parts),
+        dram=sum(count * part[2] for count, part in parts),
         bound=slowest,
         num_tiles=clusters * ctas,
         waves=clusters / slots,
