@@ -9,8 +9,10 @@ import numpy as np
 
 from ptxgen.errors import ArgumentError
 from ptxgen.launcher.arrays import Operand, as_operand
-from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, SCALES
+from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK
 
+KINDS = ("none", "tensor", "rowcol", *BLOCK_SCALES)
+"""Scales that arrays are taken for; the others of a Gemm have packed bytes."""
 MAX_STRIDE_BYTES = (1 << 32) - 1
 """Strides of scale matrices are 32-bit parameters of the kernels."""
 _F32_BYTES = 4
@@ -21,7 +23,7 @@ class Scales:
     """What scale_a and scale_b come down to."""
 
     kind: str
-    """One of SCALES."""
+    """One of KINDS."""
     factor: float
     """Product of the scales that are plain numbers; it goes into alpha."""
     a: Operand | None = None
@@ -47,8 +49,8 @@ def read_scales(
 
     Raises: ArgumentError.
     """
-    if scale not in (None, *SCALES):
-        raise ArgumentError(f"scale: must be one of {', '.join(SCALES)}, got {scale!r}")
+    if scale not in (None, *KINDS):
+        raise ArgumentError(f"scale: must be one of {', '.join(KINDS)}, got {scale!r}")
     numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
     factor = math.prod(float(x) for x in numbers)
     arrays = {
