@@ -51,7 +51,7 @@ def expected_files() -> set[str]:
     names = {"ptxgen/py.typed"}
     for folder, _, files in os.walk(ROOT / "ptxgen", followlinks=True):
         for name in files:
-            if name.endswith((".py", ".j2")):
+            if name.endswith((".py", ".j2", ".json")):
                 names.add(str((Path(folder) / name).relative_to(ROOT)))
     return names
 
