@@ -35,6 +35,52 @@ def tensor_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) 
     )
 
 
+def byte_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
+    """The map of a K-major A or B of 4-bit elements as bytes, two elements in each."""
+    rows, columns = getattr(problem, f"{operand}_shape")
+    if not rows or not columns:
+        return TensorMap(None)
+    kind = dtype(getattr(problem, operand))
+    return TensorMap(
+        buffer=operand,
+        element_type="uint8",
+        dims=(kind.packed_bytes(columns), rows),
+        strides_bytes=(kind.packed_bytes(problem.stride(operand)),),
+        box=box,
+        swizzle=swizzle,
+        l2_promotion="256B",
+    )
+
+
+def check_byte_operand(problem: Gemm, operand: str) -> None:
+    """Refuse an A or B of 4-bit elements that TMA cannot address as bytes.
+
+    Raises: ConfigError with the rule and the remedy.
+    """
+    kind, name = dtype(getattr(problem, operand)), operand.upper()
+    if not problem.k or not problem.extent_bytes(operand):
+        return
+    alignment = getattr(problem, f"{operand}_alignment")
+    if alignment % TMA_BYTES:
+        raise ConfigError(
+            f"{name} starts at an address that is a multiple of {alignment} bytes only; TMA needs "
+            f"a multiple of {TMA_BYTES}; try a copy of {name}"
+        )
+    step = 8 * TMA_BYTES // kind.bits
+    stride, columns = problem.stride(operand), getattr(problem, f"{operand}_shape")[1]
+    if columns % 2:
+        raise ConfigError(
+            f"{name} has rows of {columns} elements of {kind}, two to a byte; k must be even; try "
+            f"both operands with zeros appended up to k={columns + 1}"
+        )
+    if stride % step:
+        raise ConfigError(
+            f"{name} has a row stride of {stride} elements = {stride / 2:g} bytes; TMA needs a "
+            f"multiple of {TMA_BYTES} bytes; try a padded copy with a row stride of "
+            f"{align_up(stride, step)} elements"
+        )
+
+
 def check_operand(problem: Gemm, operand: str) -> None:
     """Refuse an A or B that TMA cannot address.
 

@@ -6,8 +6,16 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import ArgumentError
-from ptxgen.problem import BLOCK_SCALES, FP8, SCALE_BLOCK, Gemm
-from ptxgen.quantize import cast, numpy_dtype, quantize_blocks, quantize_rows, quantize_tensor
+from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, SCALE_BLOCK, Gemm
+from ptxgen.quantize import (
+    cast,
+    numpy_dtype,
+    quantize_blocks,
+    quantize_micro,
+    quantize_rows,
+    quantize_tensor,
+    scale_dtype,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +35,7 @@ class Operands:
     b: Array
     scale_a: Array | None
     """float32 of the shape that the problem says, or None without scales. A matrix of block scales
-    is a view with the problem's strides."""
+    is a view with the problem's strides; micro scales are of their own format, not packed."""
     scale_b: Array | None
 
 
@@ -54,6 +62,8 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
         if problem.scale in BLOCK_SCALES:
             wide = problem.scale == "block" and operand == "b"
             q, scale = quantize_blocks(x, name, SCALE_BLOCK if wide else 1)
+        elif problem.scale in MICRO_SCALES:
+            q, scale = quantize_micro(x, name, *MICRO_SCALES[problem.scale])
         elif problem.scale == "tensor":
             q, scale = quantize_tensor(x, name)
         elif problem.scale == "rowcol":
@@ -74,7 +84,9 @@ def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:
         # More k than unit products may be summed: zero all but the first and last of them.
         a[:, limit // 2 : problem.k - limit // 2 + 1] = 0
     scales = [
-        np.exp2(rng.integers(-1, 2, shape)).astype(np.float32) if problem.scale != "none" else None
+        np.exp2(rng.integers(-1, 2, shape)).astype(_scale_dtype(problem))
+        if problem.scale != "none"
+        else None
         for shape in (problem.scale_a_shape, problem.scale_b_shape)
     ]
     return _place(
@@ -84,6 +96,12 @@ def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:
         scales[0],
         scales[1],
     )
+
+
+def _scale_dtype(problem: Gemm) -> "np.dtype[Any]":
+    if problem.scale in MICRO_SCALES:
+        return scale_dtype(MICRO_SCALES[problem.scale][1])
+    return np.dtype(np.float32)
 
 
 def _place(

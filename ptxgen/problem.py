@@ -11,7 +11,10 @@ from ptxgen.errors import ProblemError
 LAYOUTS = ("nt", "nn", "tn", "tt")
 """First letter: A is stored [M,K] (n) or [K,M] (t); second: B is stored [K,N] (n) or [N,K] (t)."""
 BLOCK_SCALES = ("block", "group")
-SCALES = ("none", "tensor", "rowcol", *BLOCK_SCALES)
+MICRO_SCALES = {"mx32": (32, "ue8m0"), "mx128": (128, "ue8m0"), "nv16": (16, "ue4m3")}
+"""Scales that the Tensor Core applies -> elements along K that share one, and its format: ue8m0 is
+a power of two (OCP Microscaling), ue4m3 an e4m3 without sign."""
+SCALES = ("none", "tensor", "rowcol", *BLOCK_SCALES, *MICRO_SCALES)
 SCALE_BLOCK = 128
 """Elements along K (and, for `block`, along N) that share one scale."""
 ACCUMULATES = ("fast", "promoted")
@@ -33,6 +36,8 @@ class Gemm:
     per row of A, scale_b one per column of D); block (scale_a one per row and 128 of K, scale_b one
     per 128 columns and 128 of K); group (both one per row or column and 128 of K). They are device
     arrays: vectors, or, for block and group, matrices [rows, ceil(K / 128)] with any two strides.
+    mx32, mx128, nv16 (both one byte per row or column and 32, 128 or 16 of K; in memory they are
+    packed, see ptxgen.scale_tiles).
     """
 
     m: int
@@ -87,6 +92,7 @@ class Gemm:
                     f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
                 )
         self._check_dtypes()
+        self._check_micro_scales()
         for name in ("scale_a", "scale_b"):
             if getattr(self, f"{name}_strides") == (0, 0):
                 object.__setattr__(self, f"{name}_strides", (self.k_blocks, 1))
@@ -111,6 +117,16 @@ class Gemm:
             raise ProblemError(
                 f"d=s32 holds the integer sums themselves: scale must be none and alpha 1, got "
                 f"scale={self.scale} and alpha={self.alpha}; try d=f32"
+            )
+
+    def _check_micro_scales(self) -> None:
+        if self.scale not in MICRO_SCALES:
+            return
+        formats = ("e2m1",) if self.scale == "nv16" else NARROW_FLOATS
+        if self.a not in formats or self.b not in formats:
+            raise ProblemError(
+                f"scale={self.scale} needs a and b from {', '.join(formats)}, got a={self.a} and "
+                f"b={self.b}"
             )
 
     @property
@@ -148,31 +164,34 @@ class Gemm:
 
     @property
     def scale_a_shape(self) -> tuple[int, ...]:
-        """Shape of scale_a (float32)."""
+        """Shape of scale_a (float32; bytes if micro scales)."""
         return self._scale_shape(self.m, 1)
 
     @property
     def scale_b_shape(self) -> tuple[int, ...]:
-        """Shape of scale_b (float32)."""
+        """Shape of scale_b (float32; bytes if micro scales)."""
         return self._scale_shape(self.n, SCALE_BLOCK if self.scale == "block" else 1)
 
     def _scale_shape(self, rows: int, rows_per_scale: int) -> tuple[int, ...]:
         if self.scale in BLOCK_SCALES:
             return (-(-rows // rows_per_scale), self.k_blocks)
+        if self.scale in MICRO_SCALES:
+            return (rows, -(-self.k // MICRO_SCALES[self.scale][0]))
         return ({"none": 0, "tensor": 1, "rowcol": rows}[self.scale],)
 
     @property
     def scale_a_length(self) -> int:
-        """Float32 elements from the first to past the last of scale_a."""
+        """Elements from the first to past the last of scale_a; without padding if micro scales."""
         return self._scale_length(self.scale_a_shape, self.scale_a_strides)
 
     @property
     def scale_b_length(self) -> int:
-        """Float32 elements from the first to past the last of scale_b."""
+        """Elements from the first to past the last of scale_b; without padding if micro scales."""
         return self._scale_length(self.scale_b_shape, self.scale_b_strides)
 
-    @staticmethod
-    def _scale_length(shape: tuple[int, ...], strides: tuple[int, int]) -> int:
+    def _scale_length(self, shape: tuple[int, ...], strides: tuple[int, int]) -> int:
+        if self.scale in MICRO_SCALES:
+            return shape[0] * shape[1]
         if len(shape) == 1 or 0 in shape:
             return shape[0] if len(shape) == 1 else 0
         return sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
@@ -189,7 +208,7 @@ class Gemm:
             dtype(self.a).packed_bytes(self.m * self.k)
             + dtype(self.b).packed_bytes(self.n * self.k)
             + dtype(self.d).packed_bytes(self.m * self.n)
-            + 4 * (self.scale_a_length + self.scale_b_length)
+            + (1 if self.scale in MICRO_SCALES else 4) * (self.scale_a_length + self.scale_b_length)
         )
 
     def reference(
@@ -205,6 +224,9 @@ class Gemm:
         b64 = b64 if self.layout[1] == "t" else b64.T
         if self.scale in BLOCK_SCALES:
             return self._block_reference(a64, b64, np.asarray(scale_a), np.asarray(scale_b))
+        if self.scale in MICRO_SCALES:
+            a64 = a64 * self.micro_factors(scale_a)
+            b64 = b64 * self.micro_factors(scale_b)
         result = a64 @ b64.T * self.alpha
         if self.scale == "tensor":
             factors = [float(np.asarray(s).reshape(())) for s in (scale_a, scale_b)]
@@ -214,6 +236,11 @@ class Gemm:
             columns = np.asarray(scale_b).astype(np.float64).reshape(1, -1)
             result = result * rows * columns
         return np.asarray(result)
+
+    def micro_factors(self, scales: Any) -> "np.ndarray[Any, Any]":
+        """Micro scales [rows, blocks] as float64, one for each element: [rows, K]."""
+        size = MICRO_SCALES[self.scale][0]
+        return np.repeat(np.asarray(scales).astype(np.float64), size, axis=1)[:, : self.k]
 
     def _block_reference(
         self, a64: Any, b64: Any, scale_a: Any, scale_b: Any

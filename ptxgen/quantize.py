@@ -85,6 +85,36 @@ def quantize_blocks(
     return cast(np.asarray(x, np.float64) / full, name), scale.astype(np.float32)
 
 
+SCALE_FORMATS = {"ue8m0": "float8_e8m0fnu", "ue4m3": "float8_e4m3fn"}
+"""Format of a micro scale -> its numpy dtype; ue4m3 is an e4m3 that is never negative."""
+
+
+def scale_dtype(name: str) -> "np.dtype[Any]":
+    """The numpy dtype of a micro scale format."""
+    return np.dtype(getattr(ml_dtypes, SCALE_FORMATS[name]))
+
+
+def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tuple[Array, Array]:
+    """x of shape [rows, k] -> (q of dtype `name`, scales [rows, ceil(k / k_per_scale)]).
+
+    scale_name: ue8m0 - the power of two above amax / largest, so that nothing saturates; ue4m3 -
+    amax / largest, rounded. A zero block gets scale 1.
+
+    Raises: ArgumentError if x holds NaN or infinity.
+    """
+    rows, k = x.shape
+    padded = np.pad(np.abs(x), ((0, 0), (0, -k % k_per_scale)))
+    blocks = padded.reshape(rows, padded.shape[1] // k_per_scale, k_per_scale)
+    wanted = _scale(blocks.max(axis=2, initial=0.0), name)
+    kind = scale_dtype(scale_name)
+    if scale_name == "ue8m0":
+        wanted = np.exp2(np.clip(np.ceil(np.log2(wanted)), -127, 127))
+    scales = np.clip(wanted, None, 448.0 if scale_name == "ue4m3" else None).astype(kind)
+    scales = np.where(scales.astype(np.float64) > 0, scales, np.asarray(1.0, kind))
+    full = scales.astype(np.float64).repeat(k_per_scale, 1)[:, :k]
+    return cast(np.asarray(x, np.float64) / full, name), scales
+
+
 def _scale(amax: Any, name: str) -> Array:
     """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
     if not np.all(np.isfinite(amax)):

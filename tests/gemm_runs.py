@@ -10,9 +10,10 @@ from ptxgen.emission import make_plan
 from ptxgen.launch import Device
 from ptxgen.operands import POISON, Operands
 from ptxgen.packing import storage
-from ptxgen.problem import Gemm
+from ptxgen.problem import MICRO_SCALES, Gemm
 from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
+from ptxgen.scale_tiles import pack_scales
 
 GUARD_BYTES = 512
 """Poisoned bytes before and after every operand."""
@@ -64,9 +65,11 @@ def run_gemm(device: Device, problem: Gemm, config: Any, operands: Operands) -> 
 
 
 def _bytes(problem: Gemm, name: str, x: Any) -> Any:
-    """What an operand is in memory; formats below 8 bits are packed."""
+    """What an operand is in memory; formats below 8 bits and micro scales are packed."""
     if name in ("a", "b") and dtype(getattr(problem, name)).is_packed:
         return np.frombuffer(storage(x, getattr(problem, name)), np.uint8)
+    if name in ("scale_a", "scale_b") and problem.scale in MICRO_SCALES:
+        return pack_scales(x)
     return _storage(x)
 
 

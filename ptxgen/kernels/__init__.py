@@ -4,21 +4,24 @@ from types import ModuleType
 from typing import Any
 
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100
-from ptxgen.problem import Gemm
+from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, gemm_sm100_blockscaled
+from ptxgen.problem import MICRO_SCALES, Gemm
 
 KERNELS: dict[str, ModuleType] = {
-    module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_mma)
+    module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_sm100_blockscaled, gemm_mma)
 }
 """Name -> module with Config, TARGETS, plan, default_config and configs."""
 
 
 def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
     """The kernel that computes `problem` on `arch`: gemm_sm90 or gemm_sm100 where TMA and the
-    Tensor Core instruction can serve the operands, else gemm_mma.
+    Tensor Core instruction can serve the operands, else gemm_mma. Scales that the Tensor Core
+    applies have a kernel of their own.
 
     Raises: ConfigError if none does.
     """
+    if problem.scale in MICRO_SCALES and arch in gemm_sm100_blockscaled.TARGETS:
+        return gemm_sm100_blockscaled
     for module in (gemm_sm90, gemm_sm100):
         if arch not in module.TARGETS:
             continue
@@ -42,7 +45,7 @@ def kernel_of(config: Any) -> ModuleType:
     Raises: ConfigError if it is no kernel's Config.
     """
     for module in KERNELS.values():
-        if isinstance(config, module.Config):
+        if type(config) is module.Config:
             return module
     names = ", ".join(f"{name}.Config" for name in KERNELS)
     raise ConfigError(f"config must be one of {names}, got {type(config).__name__}")
@@ -51,3 +54,9 @@ def kernel_of(config: Any) -> ModuleType:
 def target_fields(kernel: ModuleType, arch: str) -> dict[str, str]:
     """Fields of the kernel's Config that `arch` decides."""
     return {"target": arch} if len(kernel.TARGETS) > 1 else {}
+
+
+def k_parts(config: Any, problem: Gemm) -> tuple[tuple[int, int], ...]:
+    """The parts of K that `config` sums on their own, as (first, past the last) elements."""
+    parts = getattr(config, "k_parts", None)
+    return parts(problem.k) if parts else ((0, problem.k),)
