@@ -147,7 +147,7 @@ def store_bulk(
             group="bulk",
         )  # fmt: skip
     pending = Pending("bulk_store", origin, F.warp, [take, write], [], operation)
-    groups(F, "bulk").add(lane, pending)
+    groups(F, "bulk").add(1 << lane, pending)
     machine.issue(pending)
 
 
@@ -182,7 +182,7 @@ def groups(F: "Fragment", kind: str) -> ThreadGroups:
 def commit_group(F: "Fragment", kind: str, mask: int, line: int) -> None:
     """commit_group: the operations so far of each thread form a group."""
     mask &= F.mask
-    closed = groups(F, kind).commit(lane_list(mask))
+    closed = groups(F, kind).commit(mask)
     if F.observer is not None:
         operations = [p.operation for p in dict.fromkeys(closed) if p.operation is not None]
         F.observer.on_commit(F.origin(line, mask), kind, operations)
@@ -194,8 +194,7 @@ def wait_group(
 ) -> Any:
     """wait_group: wait until at most `allowed` groups of each thread are outstanding."""
     found = groups(F, kind)
-    lanes = lane_list(F.mask)
-    found.prune()
+    lanes = F.mask
 
     def passed() -> bool:
         if not found.satisfied(lanes, allowed, read_only):

@@ -44,6 +44,8 @@ class Wait:
     """The instruction may also return false: a try_wait or test_wait."""
     members: int = FULL
     """Lanes that must join."""
+    varies: bool = False
+    """The register holds a mask of lanes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +112,7 @@ class Fragment:
         wait = self.wait
         assert wait is not None
         if wait.register >= 0:
-            self.registers[wait.register] = value
+            self.registers[wait.register] = (FULL if value else 0) if wait.varies else value
         self.wait = None
         self.machine.wake(self.warp)
 

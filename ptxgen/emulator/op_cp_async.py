@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.emulator.bulk import groups
 from ptxgen.emulator.emitter import Emitter
-from ptxgen.emulator.lanes import lane_indices, lane_list
+from ptxgen.emulator.lanes import lane_indices
 from ptxgen.emulator.memory import POISON
 from ptxgen.emulator.micro import Effect, Micro, unknown
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Proxy, Space
@@ -123,9 +123,7 @@ def copy_async(
             group="cp_async",
         )  # fmt: skip
     pending = Pending("cp_async", origin, F.warp, [finish], [], operation)
-    found = groups(F, "cp_async")
-    for lane in lane_list(mask):
-        found.add(lane, pending)
+    groups(F, "cp_async").add(mask, pending)
     F.machine.issue(pending)
 
 
@@ -165,7 +163,7 @@ def arrive_after_copies(F: "Fragment", lane: int, address: int, raises: bool, li
     if raises:
         cta.mbarriers.add_pending(offset, 1, observed)
     machine = F.machine
-    earlier = [p for p in groups(F, "cp_async").all_operations((lane,)) if not p.done]
+    earlier = groups(F, "cp_async").outstanding(1 << lane)
     operation = earlier[-1].operation if earlier else None
 
     def finish() -> None:

@@ -10,6 +10,7 @@ from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.lanes import lane_indices
 from ptxgen.emulator.matrix_moves import ldmatrix, movmatrix, stmatrix
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.mma_batches import can_batch, execute_batch
 from ptxgen.emulator.mma_sync import MmaSync, execute_mma_sync, gather_scales, parse_mma_sync
 from ptxgen.emulator.observer import AccessKind
 from ptxgen.emulator.op_memory import address_code, space_of
@@ -28,6 +29,8 @@ _SHAPES = ("m8n8", "m16n16", "m8n16", "m16n8")
 def matrix(instruction: Instruction) -> list[Micro]:
     """Everything that a warp does with small matrices."""
     emit = {"ldmatrix": _load, "stmatrix": _store, "movmatrix": _move, "mma": _mma}
+    if instruction.name == "mma" and can_batch(parse_mma_sync(instruction.modifiers)):
+        return [Effect(instruction, _mma, joins=True, merged=_mma_run)]
     return [Effect(instruction, emit[instruction.name], joins=True)]
 
 
@@ -157,6 +160,41 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
     bind_rows(em, items_of(d), name)
 
 
+def _mma_run(em: Emitter, instructions: list[Instruction]) -> None:
+    """Independent mma.sync of one form."""
+    operation = parse_mma_sync(instructions[0].modifiers)
+    texts = []
+    for index in (1, 2, 3):
+        items = [x for i in instructions for x in items_of(i.operands[index])]
+        texts.append(f"{em.gather_operands(items, 'b32')}, {len(items)}")
+    name = em.assign(
+        f"multiply_batch(F, {static(operation)}, {len(instructions)}, {', '.join(texts)})"
+    )
+    results = tuple(x for i in instructions for x in items_of(i.operands[0]))
+    bind_rows(em, results, name)
+
+
+@runtime
+def multiply_batch(
+    F: "Fragment", operation: MmaSync, count: int, a: Any, num_a: int, b: Any, num_b: int, c: Any,
+    num_c: int,
+) -> Any:  # fmt: skip
+    """Registers of D of `count` instructions, one after the other."""
+    a, b, c = whole(a, num_a), whole(b, num_b), whole(c, num_c)
+    if not F.machine.options.exact:
+        return execute_batch(operation, count, a, b, c)
+    native = F.machine.image.native_fp8
+    parts = zip(*(np.split(x, count) for x in (a, b, c)), strict=True)
+    return np.concatenate(
+        [execute_mma_sync(operation, *p, exact=True, native_fp8=native) for p in parts]
+    )
+
+
+def whole(registers: Any, count: int) -> Any:
+    """(n, 1) or (n, 32) as (n, 32)."""
+    return registers if registers.shape == (count, 32) else np.broadcast_to(registers, (count, 32))
+
+
 @runtime
 def multiply_matrices(
     F: "Fragment", operation: MmaSync, a: Any, b: Any, c: Any, counts: tuple[int, int, int],
@@ -171,7 +209,7 @@ def multiply_matrices(
         options["scale_a"] = gather_scales(scale_a[None], byte_a, thread_a, blocks, True)
         options["scale_b"] = gather_scales(scale_b[None], byte_b, thread_b, blocks, False)
     return execute_mma_sync(
-        operation, np.broadcast_to(a, (counts[0], 32)), np.broadcast_to(b, (counts[1], 32)),
-        np.broadcast_to(c, (counts[2], 32)), exact=F.machine.options.exact,
+        operation, whole(a, counts[0]), whole(b, counts[1]), whole(c, counts[2]),
+        exact=F.machine.options.exact,
         native_fp8=image.native_fp8, **options,
     )  # fmt: skip

@@ -204,13 +204,12 @@ def _wait(em: Emitter, instruction: Instruction) -> None:
         code = f"full({code}, 32)"
     if value_form == "S":
         value = f"full({value}, 32)"
-    mask = em.name()
+    code, value = em.assign(code), em.assign(f"{value} & 1")
+    number = em.bind_home(operands[0], "V")
     em.line(
-        f"{mask} = phases_of_lanes(F, {code}, {value} & 1, {em.active_mask()}, {order!r}, "
-        f"{instruction.line})"
+        f"return wait_for_phases(F, {code}, {value}, {number}, {order!r}, {spurious}, "
+        f"{instruction.line}, {em.following()})"
     )
-    em.write(operands[0], "pred", "V", mask)
-    em.line(f"return polled(F, {mask}, {em.following()})")
 
 
 @runtime
@@ -245,28 +244,39 @@ def wait_for_phase(
 
 
 @runtime
-def phases_of_lanes(
-    F: "Fragment", addresses: Any, parities: Any, mask: int, order: str, line: int
-) -> int:
-    """test of a barrier per lane: mask of the lanes whose phase has completed."""
+def wait_for_phases(
+    F: "Fragment", addresses: Any, parities: Any, register: int, order: str, spurious: bool,
+    line: int, following: Any,
+) -> Any:  # fmt: skip
+    """try_wait and test_wait with operands per lane: park if they are all the same."""
+    cta = F.cta
     semantics, _, scope = order.partition(".")
+    lanes = lane_list(F.mask)
+    wanted = {(cta.own(int(addresses[lane])), int(parities[lane])) for lane in lanes}
+    failed = spurious and F.machine.spurious_failure()
     done = 0
-    for lane in lane_list(mask & F.mask):
-        if F.cta.mbarriers.test(
-            F.cta.own(int(addresses[lane])), int(parities[lane]), semantics=semantics, scope=scope,
+    for lane in lanes if not failed else ():
+        if cta.mbarriers.test(
+            cta.own(int(addresses[lane])), int(parities[lane]), semantics=semantics, scope=scope,
             origin=_lane(F, lane, line),
         ):  # fmt: skip
             done |= 1 << lane
-    return done
-
-
-@runtime
-def polled(F: "Fragment", done: int, following: Any) -> Any:
-    """Go on; if some lanes still wait, the other warps have a turn first."""
-    if done == F.mask:
-        return following
-    F.next = following
-    F.warp.yielded = True
+    if done or failed or len(wanted) > 1:
+        if register >= 0:
+            F.registers[register] = done
+        if done == F.mask:
+            return following
+        F.next = following
+        F.warp.yielded = True
+        return None
+    ((offset, parity),) = wanted
+    F.block(
+        Wait(
+            "mbarrier", line, (offset, parity, semantics, scope), register, peek=True, varies=True
+        ),
+        following,
+    )
+    cta.mbarrier_waiters.setdefault(offset, []).append(F)
     return None
 
 

@@ -69,56 +69,79 @@ GROUP_WAITS = ("bulk", "cp_async", "wgmma", "tcgen05")
 """Kinds of waits that end when operations in flight are done."""
 
 
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Lanes with the same history."""
+
+    lanes: int
+    open: list[Pending] = field(default_factory=list)
+    """Not in a group yet."""
+    groups: list[list[Pending]] = field(default_factory=list)
+    """Oldest first; those that are done are dropped from the old end."""
+
+
 class ThreadGroups:
-    """Groups of asynchronous operations of the threads of one warp (bulk or cp.async)."""
+    """Groups of asynchronous operations of the threads of one warp (bulk or cp.async).
+
+    Every thread has its own; threads that did the same share one record.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, list[Pending]] = {}
-        self._groups: dict[int, list[list[Pending]]] = {}
+        self._parts: list[_Part] = []
 
-    def add(self, lane: int, operation: Pending) -> None:
-        """Lane issues an operation."""
-        self._open.setdefault(lane, []).append(operation)
+    def add(self, lanes: int, operation: Pending) -> None:
+        """The lanes of a mask issue an operation."""
+        for part in self._within(lanes, True):
+            part.open.append(operation)
 
-    def commit(self, lanes: tuple[int, ...]) -> list[Pending]:
+    def commit(self, lanes: int) -> list[Pending]:
         """Each lane closes a group; all operations in them. An empty group counts."""
         closed: list[Pending] = []
-        for lane in lanes:
-            group = self._open.pop(lane, None)
-            if group is None:
-                if lane in self._groups:
-                    self._groups[lane].append([])
-            else:
-                self._groups.setdefault(lane, []).append(group)
-                closed.extend(group)
+        for part in self._within(lanes, False):
+            part.groups.append(part.open)
+            closed.extend(part.open)
+            part.open = []
         return closed
 
-    def open_operations(self, lanes: tuple[int, ...]) -> list[Pending]:
-        """Operations of some lanes that are not in a group yet."""
-        return [p for lane in lanes for p in self._open.get(lane, ())]
-
-    def satisfied(self, lanes: tuple[int, ...], allowed: int, read_only: bool) -> bool:
+    def satisfied(self, lanes: int, allowed: int, read_only: bool) -> bool:
         """Whether at most `allowed` most recent groups of every lane are outstanding."""
-        for lane in lanes:
-            groups = self._groups.get(lane)
-            if groups is None:
+        for part in self._parts:
+            if not part.lanes & lanes:
                 continue
-            for group in groups[: len(groups) - allowed] if allowed else groups:
+            groups = part.groups
+            while groups and all(p.done for p in groups[0]):
+                groups.pop(0)
+            for group in groups[: max(len(groups) - allowed, 0)]:
                 for operation in group:
                     if not (operation.sources_read if read_only else operation.done):
                         return False
         return True
 
-    def all_operations(self, lanes: tuple[int, ...]) -> list[Pending]:
-        """Every operation of some lanes that is not done, in a group or not."""
-        found = self.open_operations(lanes)
-        for lane in lanes:
-            for group in self._groups.get(lane, ()):
-                found.extend(p for p in group if not p.done)
-        return found
+    def outstanding(self, lanes: int) -> list[Pending]:
+        """Every operation of some lanes that is not done, in a group or not, oldest first."""
+        found: dict[Pending, None] = {}
+        for part in self._parts:
+            if part.lanes & lanes:
+                for group in (*part.groups, part.open):
+                    found.update((p, None) for p in group if not p.done)
+        return list(found)
 
-    def prune(self) -> None:
-        """Forget finished groups at the old end."""
-        for groups in self._groups.values():
-            while len(groups) > 8 and all(p.done for p in groups[0]):
-                groups.pop(0)
+    def _within(self, lanes: int, create: bool) -> list[_Part]:
+        """Records that cover exactly the lanes, those without history only if asked for."""
+        found = []
+        rest = lanes
+        for part in list(self._parts):
+            common = part.lanes & lanes
+            if not common:
+                continue
+            rest &= ~common
+            if common != part.lanes:
+                part.lanes &= ~common
+                part = _Part(common, list(part.open), [list(g) for g in part.groups])
+                self._parts.append(part)
+            found.append(part)
+        if rest and create:
+            part = _Part(rest)
+            self._parts.append(part)
+            found.append(part)
+        return found

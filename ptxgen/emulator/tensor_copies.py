@@ -238,7 +238,7 @@ def store_tensor(
             "tma_reduce" if copied.reduction else "tma_store", origin, reads, writes, group="bulk"
         )
     pending = Pending("tma_store", origin, F.warp, [take, write], [], operation)
-    groups(F, "bulk").add(lane, pending)
+    groups(F, "bulk").add(1 << lane, pending)
     machine.issue(pending)
 
 

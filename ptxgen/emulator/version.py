@@ -113,9 +113,40 @@ class VersionWriter:
             self._report_touches()
             effect.emit(emitter, instruction)
             return None
+        if effect.merged is not None:
+            last = self._independent_run(position, effect)
+            if last > position + 1:
+                for index in range(position + 1, last):
+                    self.count += 1
+                    self._touch(index)
+                segment.settle([r for i in range(position, last) for r in flow.reads[i]])
+                segment.forget([r for i in range(position, last) for r in flow.writes[i]])
+                effect.merged(emitter, list(self.body[position:last]))
+                return last
         segment.forget(flow.writes[position])
         effect.emit(emitter, instruction)
         return position + 1
+
+    def _independent_run(self, position: int, effect: Effect) -> int:
+        """Position after the run of instructions that may be executed with this one at once."""
+        flow = self.flow
+        modifiers = self.body[position].modifiers
+        written = set(flow.writes[position])
+        index = position + 1
+        while index < len(self.body) and not self._must_stop(index):
+            other = self._effect(index)
+            if (
+                other is None
+                or other.merged is not effect.merged
+                or self.body[index].modifiers != modifiers
+                or self.body[index].guard is not None
+                or not written.isdisjoint(flow.reads[index])
+                or not written.isdisjoint(flow.writes[index])
+            ):
+                break
+            written.update(flow.writes[index])
+            index += 1
+        return index
 
     def _write_guarded(
         self, position: int, instruction: Instruction, effect: Effect | None, guard: Guard
