@@ -1,9 +1,15 @@
 """ld and st in all state spaces, and the hints that do nothing."""
 
+from typing import TYPE_CHECKING
+
+from ptxgen.emulator.access import report, uniform_target
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
+from ptxgen.emulator.observer import AccessKind
 from ptxgen.emulator.op_move import plain_type
+from ptxgen.emulator.runtime import runtime
 from ptxgen.emulator.values import TYPE_BITS, Slab, Value
+from ptxgen.errors import MisalignedError
 from ptxgen.ptx.module import (
     Address,
     Immediate,
@@ -14,6 +20,9 @@ from ptxgen.ptx.module import (
     Symbol,
     Vector,
 )
+
+if TYPE_CHECKING:
+    from ptxgen.emulator.fragment import Fragment
 
 SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const",
           "param::entry", "param::func")  # fmt: skip
@@ -236,6 +245,27 @@ def _store_bulk(em: Emitter, instruction: Instruction) -> None:
         f"store_zeros(F, {space!r}, {code}, {em.read_uniform(size, 'b64')}, {em.active_mask()}, "
         f"{instruction.line})"
     )
+
+
+@runtime
+def store_zeros(
+    F: "Fragment", space: str, address: int, nbytes: int, mask: int, line: int
+) -> None:
+    """st.bulk.
+
+    Raises: MisalignedError unless address and size are multiples of 8, OutOfBoundsError.
+    """
+    if not mask & F.mask or not nbytes:
+        return
+    if (address | nbytes) & 7:
+        raise MisalignedError(
+            f"st.bulk: address and size must be multiples of 8, got {address:#x} and {nbytes}"
+        )
+    target, where, owner, offset = uniform_target(F, space, address)
+    target.write(offset, bytes(nbytes))
+    F.machine.epoch += 1
+    if F.observer is not None:
+        report(F, AccessKind.WRITE, where, owner, offset, nbytes, line, "weak", mask & F.mask)
 
 
 @lowers("prefetch", "prefetchu", "discard", "applypriority")
