@@ -32,7 +32,6 @@ from ptxgen.scale_tiles import (
     ATOM_COLUMNS,
     ATOM_ROWS,
     ATOM_SCALES,
-    COLUMN_ROWS,
     ScaleTile,
     num_atoms,
     packed_scale_bytes,
@@ -494,6 +493,3 @@ def _scale_vector(config: Config) -> str:
     if config.target == "sm_100f":
         return "block16" if config.scale == "nv16" else "block32"
     return f"scale_vec::{config.scales_per_mma}X"
-
-
-assert COLUMN_ROWS * ATOM_COLUMNS == ATOM_ROWS
