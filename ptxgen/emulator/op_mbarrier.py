@@ -153,7 +153,7 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
     begin_lanes(em)
     call = (
         f"barrier_arrive(F, lane, {per_lane(form, code)}, {per_lane(value_form, value)}, {expects},"
-        f" {drop}, {no_complete}, {order!r}, {instruction.line})"
+        f" {drop}, {no_complete}, {order!r}, {instruction.line}, {em.active_mask()})"
     )
     if keeps:
         target = result if em.mode == "one" else f"{result}[lane]"
@@ -168,15 +168,16 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
 @runtime
 def barrier_arrive(
     F: "Fragment", lane: int, address: int, value: int, expects: bool, drop: bool,
-    no_complete: bool, order: str, line: int,
+    no_complete: bool, order: str, line: int, lanes: int,
 ) -> int:  # fmt: skip
-    """mbarrier.arrive in all forms; the state token."""
+    """mbarrier.arrive in all forms, of one of the `lanes` that execute it; the state token."""
     cta, offset = F.cta.peer(address, must_live=False)
     F.machine.epoch += 1
     semantics, _, scope = order.partition(".")
     arrival = cta.mbarriers.arrive(
         offset, 1 if expects else value, tx_bytes=value if expects else 0, drop=drop,
-        no_complete=no_complete, semantics=semantics, scope=scope, origin=_lane(F, lane, line),
+        no_complete=no_complete, semantics=semantics, scope=scope,
+        origin=None if F.observer is None else F.origin(line, lanes & F.mask),
     )  # fmt: skip
     if arrival.completed:
         cta.phase_completed(offset)
