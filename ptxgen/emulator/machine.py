@@ -83,6 +83,7 @@ class Machine:
         threads = self.launch.cta_threads
         num_warps = -(-threads[0] * threads[1] * threads[2] // 32)
         if observer is not None:
+            observer.on_machine(self)
             observer.on_kernel("start", self.image.entry.name, num_ctas, num_warps)
         with np.errstate(all="ignore"):
             try:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.numerics import CANONICAL_NAN, exponents, power_of_two, round_sum
+from ptxgen.emulator.products import product
 
 F32 = NDArray[np.float32]
 
@@ -37,8 +38,8 @@ def block_scaled_dot(a: F32, b: F32, c: F32, scale_a: F32, scale_b: F32, scale_t
     for group in range(groups):
         k, block = slice(group * GROUP, (group + 1) * GROUP), group // per_block
         # multiples of 1/4 below 2^10: exact in float32 in any order
-        products = a[:, k] @ b[:, k].T
-        any_product = np.abs(a[:, k]) @ np.abs(b[:, k]).T
+        products = product(a[:, k], b[:, k])
+        any_product = product(np.abs(a[:, k]), np.abs(b[:, k]))
         significand = np.multiply.outer(left[0][:, block], right[0][:, block])
         place = np.add.outer(left[1][:, block], right[1][:, block])
         place[(any_product == 0) | (significand == 0)] = _ZERO_EXPONENT

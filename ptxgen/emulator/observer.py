@@ -8,6 +8,7 @@ Source for what a happens-before checker needs: shared/reference/emulator.md, se
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,8 @@ class AsyncOperation:
     kind: str
     """tma_load, tma_store, tma_reduce, tma_prefetch, bulk_load, bulk_store, bulk_reduce,
     bulk_dsmem, cp_async, st_async, red_async, wgmma, tcgen05_mma, tcgen05_cp, tcgen05_shift,
-    tcgen05_ld, tcgen05_st, try_cancel."""
+    tcgen05_ld, tcgen05_st, tcgen05_commit, cp_async_arrive, try_cancel. The last but one and two
+    touch no bytes: they arrive on mbarriers, when the thread's earlier operations are done."""
     origin: Origin
     reads: tuple[Access, ...] = ()
     writes: tuple[Access, ...] = ()
@@ -115,7 +117,8 @@ class BarrierEvent:
     (a successful wait), wait_failed."""
     barrier: BarrierKey
     origin: Origin | None
-    """None when the hardware acts (complete_tx of a copy, arrive of a commit)."""
+    """None when the hardware acts (complete_tx of a copy, arrive of a commit). Of an arrive, lanes
+    holds all lanes that execute the instruction; each of them is reported."""
     phase: int
     """Phase before the operation; for `phase` the one that completed; for waits the one that the
     waiter found complete (or waits for)."""
@@ -128,7 +131,7 @@ class BarrierEvent:
     semantics: str = "release"
     scope: str = "cta"
     operation: AsyncOperation | None = None
-    """The copy that completes bytes, or the commit's last operation."""
+    """The copy that completes bytes; the commit or cp.async.mbarrier.arrive that arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,8 @@ class Rendezvous:
     kind: str
     """arrive, wait (passes), or sync (arrives and later passes: reported as arrive, then wait)."""
     barrier: str
-    """cta (bar, barrier.cta), cluster, warp (bar.warp.sync), grid (kernel boundary, griddep)."""
+    """cta (bar, barrier.cta), cluster, warp (bar.warp.sync), grid (griddepcontrol: wait, or arrive
+    for launch_dependents)."""
     index: int
     """Barrier id (cta), 0 otherwise."""
     generation: int
@@ -156,6 +160,9 @@ class Observer:
 
     wants_instructions = False
     """Ask for `on_instruction`."""
+
+    def on_machine(self, machine: Any) -> None:
+        """The Machine that runs from now on: its memories, clusters and source text."""
 
     def on_kernel(self, kind: str, entry: str, num_ctas: int, num_warps: int) -> None:
         """A kernel begins or ends (`kind`: start, end); `num_warps` is per CTA."""
@@ -176,6 +183,9 @@ class Observer:
 
     def on_access(self, access: Access) -> None:
         """A synchronous access was made."""
+
+    def on_wgmma(self, origin: Origin) -> None:
+        """One warp issued its part of a wgmma; `on_issue` follows when the fourth warp has."""
 
     def on_issue(self, operation: AsyncOperation) -> None:
         """An asynchronous operation was issued; its accesses happen from now on."""

@@ -159,12 +159,12 @@ def dependent_grids(instruction: Instruction) -> list[Micro]:
 
 
 def _dependent_grids(em: Emitter, instruction: Instruction) -> None:
-    if instruction.modifiers[0] == "wait":
-        em.line(f"if F.observer is not None: grid_waited(F, {instruction.line})")
+    kind = "wait" if instruction.modifiers[0] == "wait" else "arrive"
+    em.line(f"if F.observer is not None: grid_passed(F, {kind!r}, {instruction.line})")
 
 
 @runtime
-def grid_waited(F: "Fragment", line: int) -> None:
-    """Tell the observer that a grid dependency was waited for."""
+def grid_passed(F: "Fragment", kind: str, line: int) -> None:
+    """Tell the observer that earlier grids were waited for, or later ones let in."""
     assert F.observer is not None
-    F.observer.on_rendezvous(Rendezvous("wait", "grid", 0, 0, F.origin(line)))
+    F.observer.on_rendezvous(Rendezvous(kind, "grid", 0, 0, F.origin(line)))

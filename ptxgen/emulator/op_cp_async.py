@@ -159,12 +159,15 @@ def arrive_after_copies(F: "Fragment", lane: int, address: int, raises: bool, li
     """cp.async.mbarrier.arrive: arrive when this thread's earlier cp.async are done."""
     cta, offset = F.cta.peer(address)
     origin = F.origin(line, 1 << lane)
-    observed = origin if F.observer is not None else None
+    operation = None
+    if F.observer is not None:
+        operation = AsyncOperation(
+            "cp_async_arrive", origin, barriers=((cta.index, offset),), group="cp_async"
+        )
     if raises:
-        cta.mbarriers.add_pending(offset, 1, observed)
+        cta.mbarriers.add_pending(offset, 1, origin)
     machine = F.machine
     earlier = groups(F, "cp_async").outstanding(1 << lane)
-    operation = earlier[-1].operation if earlier else None
 
     def finish() -> None:
         machine.complete([p for p in earlier if not p.done])
@@ -174,4 +177,4 @@ def arrive_after_copies(F: "Fragment", lane: int, address: int, raises: bool, li
         if arrival.completed:
             cta.phase_completed(offset)
 
-    machine.issue(Pending("arrive", origin, F.warp, [finish], [(cta, offset)]))
+    machine.issue(Pending("arrive", origin, F.warp, [finish], [(cta, offset)], operation))

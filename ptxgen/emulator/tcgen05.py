@@ -14,13 +14,20 @@ from ptxgen.emulator.lanes import F4, I4, U4, lane_indices, lane_list
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Origin, Proxy, Space
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import RUNTIME, runtime
-from ptxgen.emulator.tcgen05_cp import copy_cells, copy_reads, copy_to_tmem, shift_down
+from ptxgen.emulator.tcgen05_cp import (
+    copy_cells,
+    copy_reads,
+    copy_to_tmem,
+    shift_cells,
+    shift_down,
+)
 from ptxgen.emulator.tcgen05_mma import (
     MmaOperands,
     Tcgen05Mma,
     execute_tcgen05_mma,
     mma_cells,
     mma_reads,
+    mma_tmem_reads,
 )
 from ptxgen.errors import EmulationError
 
@@ -240,6 +247,11 @@ def issue_mma(
             )
             cells = mma_cells(operation, operands, rank)
             writes.append(_cells(AccessKind.WRITE, cta, cells, origin))
+            if operands.accumulate:
+                reads.append(_cells(AccessKind.READ, cta, cells, origin))
+            cells = mma_tmem_reads(operation, operands)
+            if len(cells):
+                reads.append(_cells(AccessKind.READ, cta, cells, origin))
         described = AsyncOperation(
             "tcgen05_mma", origin, tuple(reads), tuple(writes), group="tcgen05"
         )
@@ -289,7 +301,11 @@ def issue_shift(F: "Fragment", lane: int, address: int, group: int, line: int) -
     described = None
     origin = F.origin(line, 1 << lane)
     if F.observer is not None:
-        described = AsyncOperation("tcgen05_shift", origin, group="tcgen05")
+        cells = shift_cells(address)
+        described = AsyncOperation(
+            "tcgen05_shift", origin, tuple(_cells(AccessKind.READ, c, cells, origin) for c in ctas),
+            tuple(_cells(AccessKind.WRITE, c, cells, origin) for c in ctas), group="tcgen05",
+        )  # fmt: skip
     _queue(F, lane, Pending("tcgen05_shift", origin, F.warp, [finish], [], described))
 
 
@@ -308,21 +324,25 @@ def commit_mma(F: "Fragment", lane: int, address: int, mask: int, group: int, li
     for target in targets:
         target.mbarriers.at(offset)
     stream = F.warp.tensor_streams.get(lane, [])
-    last = next((p.operation for p in reversed(stream) if p.operation is not None), None)
+    origin = F.origin(line, 1 << lane)
+    described = None
+    if F.observer is not None:
+        barriers = tuple((t.index, offset) for t in targets)
+        described = AsyncOperation(
+            "tcgen05_commit", origin, barriers=barriers, group="tcgen05"
+        )
+        operations = [
+            p.operation for p in stream if p.operation is not None and p.kind != "tcgen05_commit"
+        ]
+        F.observer.on_commit(origin, "tcgen05", operations, barriers)
 
     def finish() -> None:
         for target in targets:
             arrival = target.mbarriers.arrive(
-                offset, semantics="release", scope="cluster", operation=last
+                offset, semantics="release", scope="cluster", operation=described
             )
             if arrival.completed:
                 target.phase_completed(offset)
 
-    origin = F.origin(line, 1 << lane)
-    if F.observer is not None:
-        operations = [
-            p.operation for p in stream if p.operation is not None and p.kind != "tcgen05_commit"
-        ]
-        F.observer.on_commit(origin, "tcgen05", operations, [(t.index, offset) for t in targets])
-    pending = Pending("tcgen05_commit", origin, F.warp, [finish], [(t, offset) for t in targets])
-    _queue(F, lane, pending)
+    signals = [(t, offset) for t in targets]
+    _queue(F, lane, Pending("tcgen05_commit", origin, F.warp, [finish], signals, described))

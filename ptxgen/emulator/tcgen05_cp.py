@@ -74,6 +74,12 @@ def shift_down(address: int, tmem: TensorMemory) -> None:
     quarters[:, 1:] = quarters[:, :-1].copy()
 
 
+def shift_cells(address: int) -> NDArray[np.intp]:
+    """Cells (lane * 512 + column) that tcgen05.shift reads and writes."""
+    lanes = np.arange(lane_of(address), 128)
+    return (lanes[:, None] * COLUMNS + (address & 0xFFFF) + np.arange(8)).ravel()
+
+
 def _shape(shape: str, multicast: str) -> tuple[int, int]:
     legal = {"64x128b": ("warpx2::02_13", "warpx2::01_23"), "32x128b": ("warpx4",)}
     if shape not in _SHAPES or multicast not in legal.get(shape, ("",)):

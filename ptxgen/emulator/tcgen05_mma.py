@@ -23,6 +23,7 @@ from ptxgen.emulator.instruction_descriptor import (
 from ptxgen.emulator.matrix_descriptor import decode_sm100, operand_chunks
 from ptxgen.emulator.numerics import fused_dot, fused_model
 from ptxgen.emulator.numerics_blocks import block_scaled_dot
+from ptxgen.emulator.products import product
 from ptxgen.emulator.tcgen05_operands import (
     Cta,
     operand_from_smem,
@@ -243,7 +244,7 @@ def _accumulate(
             result = fused_dot(left, right, c, model, d.a_type, d.b_type)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
-                result = left @ right.T + c
+                result = product(left, right) + c
         # an f16 accumulator sits in the low half of its word; the high half is not documented
         new = f32_to_f16(result).astype(np.uint32) if d.d_type == "f16" else result.view(np.uint32)
     written = np.ones(len(lanes), bool)
@@ -301,14 +302,14 @@ def _scaled_dot(
         model = fused_model("tcgen05", d.a_type, "f32")
         return fused_dot(a, b, c, model, d.a_type, d.b_type, scale_a[:, 0], scale_b[:, 0])
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray((a * scale_a) @ (b * scale_b).T + c)
+        return np.asarray(product(a * scale_a, b * scale_b) + c)
 
 
 def _integer(
     d: InstructionDescriptor, a: F32, b: F32, old: NDArray[np.uint32], accumulate: bool
 ) -> NDArray[np.uint32]:
     # |sum| <= 32 * 255 * 255 < 2^24, so float32 products and sums are exact
-    total = (a @ b.T).astype(np.int64)
+    total = product(a, b).astype(np.int64)
     if accumulate:
         total += old.view(np.int32)
     if d.saturate:

@@ -98,6 +98,8 @@ class Warpgroup:
         operation.holders[position] = holder
         operation.arrived += 1
         queue.open.append(operation)
+        if F.observer is not None:
+            F.observer.on_wgmma(F.origin(line))
         if operation.arrived == 4:
             del self._operations[number]
             self._launch(F, operation)

@@ -17,6 +17,7 @@ from ptxgen.emulator.formats import decode, f32_to_f16
 from ptxgen.emulator.matrix_descriptor import decode_sm90, gather_operand, operand_chunks
 from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.numerics import fused_dot, fused_model
+from ptxgen.emulator.products import product
 from ptxgen.errors import UnknownInstructionError
 
 Registers = NDArray[np.uint32]
@@ -124,7 +125,7 @@ def execute_wgmma(
         d = fused_dot(a_values, b_values, c, model, op.a_type, op.b_type)
         return _registers(op, d)
     with np.errstate(over="ignore", invalid="ignore"):
-        d = a_values @ b_values.T
+        d = product(a_values, b_values)
         if not accumulate:
             return _registers(op, d)
         if op.d_type == "f16":
@@ -235,7 +236,7 @@ def _integer(
             (x.view(np.int8) if t == "s8" else x).astype(np.float32)
             for x, t in ((a, op.a_type), (b, op.b_type))
         )
-    total = (left @ right.T).astype(np.int64)
+    total = product(left, right).astype(np.int64)
     if accumulate:
         total += np.ascontiguousarray(registers_to_matrix(accumulators)).view(np.int32)
     if op.saturate:
