@@ -1,12 +1,14 @@
 """Problems: what the user wants computed. A problem knows no hardware."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ProblemError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LAYOUTS = ("nt", "nn", "tn", "tt")
 """First letter: A is stored [M,K] (n) or [K,M] (t); second: B is stored [K,N] (n) or [N,K] (t)."""
@@ -75,7 +77,7 @@ class Gemm:
         """
         for name in ("m", "n", "k", "a_stride", "b_stride", "d_stride"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise ProblemError(f"{name} must be an integer, got {value!r}")
             object.__setattr__(self, name, int(value))
             if value < 0:
@@ -218,39 +220,6 @@ class Gemm:
 
         a and b: arrays of the stored shapes, of any dtype that converts to float64.
         """
-        a64 = np.asarray(a).astype(np.float64)
-        b64 = np.asarray(b).astype(np.float64)
-        a64 = a64 if self.layout[0] == "n" else a64.T
-        b64 = b64 if self.layout[1] == "t" else b64.T
-        if self.scale in BLOCK_SCALES:
-            return self._block_reference(a64, b64, np.asarray(scale_a), np.asarray(scale_b))
-        if self.scale in MICRO_SCALES:
-            a64 = a64 * self.micro_factors(scale_a)
-            b64 = b64 * self.micro_factors(scale_b)
-        result = a64 @ b64.T * self.alpha
-        if self.scale == "tensor":
-            factors = [float(np.asarray(s).reshape(())) for s in (scale_a, scale_b)]
-            result = result * factors[0] * factors[1]
-        if self.scale == "rowcol":
-            rows = np.asarray(scale_a).astype(np.float64).reshape(-1, 1)
-            columns = np.asarray(scale_b).astype(np.float64).reshape(1, -1)
-            result = result * rows * columns
-        return np.asarray(result)
+        from ptxgen.reference import reference  # it needs numpy, which most commands do not
 
-    def micro_factors(self, scales: Any) -> "np.ndarray[Any, Any]":
-        """Micro scales [rows, blocks] as float64, one for each element: [rows, K]."""
-        size = MICRO_SCALES[self.scale][0]
-        return np.repeat(np.asarray(scales).astype(np.float64), size, axis=1)[:, : self.k]
-
-    def _block_reference(
-        self, a64: Any, b64: Any, scale_a: Any, scale_b: Any
-    ) -> "np.ndarray[Any, Any]":
-        """The same for block scales: a64 [M,K], b64 [N,K], one product per block of K."""
-        result = np.zeros((self.m, self.n))
-        columns_per_scale = SCALE_BLOCK if self.scale == "block" else 1
-        for block in range(self.k_blocks):
-            part = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
-            columns = np.repeat(scale_b[:, block].astype(np.float64), columns_per_scale)[: self.n]
-            rows = scale_a[:, block].astype(np.float64)
-            result += a64[:, part] @ b64[:, part].T * rows[:, None] * columns[None, :]
-        return result * self.alpha
+        return reference(self, a, b, scale_a, scale_b)

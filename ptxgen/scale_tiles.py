@@ -8,11 +8,12 @@ Source: CUTLASS's layout of scale factors, which cuBLAS shares (shared/reference
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-Array = np.ndarray[Any, Any]
+    Array = np.ndarray[Any, Any]
 
 ATOM_ROWS = 128
 ATOM_SCALES = 4
@@ -69,11 +70,13 @@ def packed_scale_bytes(rows: int, scales: int) -> int:
     return num_atoms(rows, ATOM_ROWS) * num_atoms(scales, ATOM_SCALES) * ATOM_BYTES
 
 
-def pack_scales(scales: Array) -> Array:
+def pack_scales(scales: "Array") -> "Array":
     """Scales of shape [rows, scales along K], one byte each -> uint8 bytes of their atoms.
 
     What pads the last atoms is zero, which is no NaN in any scale format.
     """
+    import numpy as np  # only here: plans need the layout without it
+
     rows, count = scales.shape
     row_atoms, k_atoms = num_atoms(rows, ATOM_ROWS), num_atoms(count, ATOM_SCALES)
     padded = np.zeros((row_atoms * ATOM_ROWS, k_atoms * ATOM_SCALES), np.uint8)
