@@ -70,7 +70,7 @@ BLOCKS_M = np.ones((M, 1), np.float32)
          r"scale_a: must be contiguous, got a stride of 8 bytes"),
         ((a(), b()), {"scale_a": np.ones((4, 8), np.float32), "scale_b": ONES_N},
          r"scale_a of shape \(4, 8\) and scale_b of shape \(48,\) fit no kind of scale for M=32"),
-        ((a(), b()), {"scale": "mx32"}, r"scale: must be one of none, tensor, rowcol, block, group"),
+        ((a(), b()), {"scale": "mx32"}, r"scale: must be one of none, tensor, rowcol, block"),
         ((a(), b()), {"scale": "block"}, r"scale=block takes an array each for scale_a"),
         ((a(), b()), {"scale": "none", "scale_a": ONES_M, "scale_b": ONES_N}, "takes no arrays"),
         ((a(), b()), {"scale": "tensor", "scale_a": ONES_M, "scale_b": ONES_N},
