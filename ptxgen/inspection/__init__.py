@@ -1,1 +1,1 @@
-"""PLACEHOLDER"""
+"""What is in PTX text, a cubin or a descriptor, without running it."""

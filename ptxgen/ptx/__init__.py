@@ -1,1 +1,1 @@
-"""PLACEHOLDER"""
+"""PTX text as data: lexer, parser, and which `.version` and target its instructions need."""
