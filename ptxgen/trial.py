@@ -15,8 +15,9 @@ from ptxgen.errors import LaunchError
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands
 from ptxgen.packing import storage
-from ptxgen.problem import Gemm
+from ptxgen.problem import MICRO_SCALES, Gemm
 from ptxgen.quantize import numpy_dtype
+from ptxgen.scale_tiles import pack_scales
 from ptxgen.verification import Verdict, verify
 
 GUARD_BYTES = 256
@@ -132,7 +133,10 @@ def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
         "a": _storage(operands.a, problem.a, problem.extent_bytes("a")),
         "b": _storage(operands.b, problem.b, problem.extent_bytes("b")),
     }
-    if operands.scale_a is not None and operands.scale_b is not None:
+    if operands.scale_a is not None and operands.scale_b is not None and problem.scale in MICRO_SCALES:
+        contents["scale_a"] = pack_scales(operands.scale_a).tobytes()
+        contents["scale_b"] = pack_scales(operands.scale_b).tobytes()
+    elif operands.scale_a is not None and operands.scale_b is not None:
         contents["scale_a"] = operands.scale_a.tobytes()
         contents["scale_b"] = operands.scale_b.tobytes()
     return contents

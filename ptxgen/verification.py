@@ -14,8 +14,9 @@ import numpy as np
 
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.numerics import fused_dot, fused_model, mma_sync_fp8_sm90
+from ptxgen.emulator.numerics_blocks import block_scaled_dot
 from ptxgen.operands import Operands
-from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, PROMOTION_K, SCALE_BLOCK, Gemm
+from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, MICRO_SCALES, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +75,7 @@ def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | N
         return sums
     alpha = np.float32(problem.alpha)
     with np.errstate(over="ignore", invalid="ignore"):
-        if problem.scale == "none" or problem.scale in BLOCK_SCALES:
+        if scale_a is None or problem.scale in BLOCK_SCALES:
             scaled = sums * alpha
         else:
             assert scale_a is not None
@@ -106,6 +107,8 @@ def exact_result(
         sums = integers if problem.d == "s32" else integers.astype(np.float32)
         return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
+    if problem.scale in MICRO_SCALES:
+        return finish(problem, _micro_chain(problem, operands, a, b, rows, columns), None, None)
     total = np.zeros((len(rows), len(columns)), np.float32)
     for number, (first, last) in enumerate(k_parts or [(0, problem.k)]):
         sums = np.zeros_like(total)
@@ -171,6 +174,41 @@ def _chain(problem: Gemm, a: Array, b: Array, c: Array, unit: str) -> Array:
         return c
     model = fused_model(unit, problem.a, "f32")
     return fused_dot(a, b, c, model, problem.a, problem.b) if a.shape[1] else c
+
+
+def _micro_chain(
+    problem: Gemm, operands: Operands, a: Array, b: Array, rows: Array, columns: Array
+) -> Array:
+    """Sums of A [rows,K] and B [columns,K] with the scales that the Tensor Core applies.
+
+    Two e2m1 are taken by the fp4 kinds, except for mx128, which only mxf8f6f4 has.
+    """
+    size, scale_type = MICRO_SCALES[problem.scale]
+    fp4 = (problem.a, problem.b) == ("e2m1", "e2m1") and problem.scale != "mx128"
+    step = 2 * MMA_K_BYTES if fp4 else MMA_K_BYTES
+    a, b = (np.pad(x, ((0, 0), (0, -problem.k % step))) for x in (a, b))
+    blocks = -(-a.shape[1] // size)
+    padding = 2.0**-127 if scale_type == "ue8m0" else 0.0
+    scales = []
+    for stored, taken in ((operands.scale_a, rows), (operands.scale_b, columns)):
+        assert stored is not None
+        values = stored[taken].astype(np.float32)
+        missing = ((0, 0), (0, blocks - values.shape[1]))
+        scales.append(np.pad(values, missing, constant_values=padding))
+    c = np.zeros((len(rows), len(columns)), np.float32)
+    model = fused_model("tcgen05", problem.a, "f32")
+    for k in range(0, a.shape[1], step):
+        part = slice(k, k + step)
+        if fp4:
+            block = slice(k // size, (k + step) // size)
+            of_rows, of_columns = scales[0][:, block], scales[1][:, block]
+            c = block_scaled_dot(a[:, part], b[:, part], c, of_rows, of_columns, scale_type)
+        else:
+            of_rows, of_columns = scales[0][:, k // size], scales[1][:, k // size]
+            c = fused_dot(
+                a[:, part], b[:, part], c, model, problem.a, problem.b, of_rows, of_columns
+            )
+    return c
 
 
 def _row_major(problem: Gemm, operands: Operands) -> tuple[Array, Array]:
@@ -279,7 +317,10 @@ def _reference(
             magnitude += (np.abs(a[:, part]) @ np.abs(b[:, part]).T) * np.abs(factor)
         return result * problem.alpha, magnitude * abs(problem.alpha)
     factor = np.full((1, 1), problem.alpha, np.float64)
-    if problem.scale != "none":
+    if problem.scale in MICRO_SCALES:
+        a = a * problem.micro_factors(operands.scale_a)[rows]
+        b = b * problem.micro_factors(operands.scale_b)
+    elif problem.scale != "none":
         assert operands.scale_a is not None
         assert operands.scale_b is not None
         of_rows = operands.scale_a.astype(np.float64)
