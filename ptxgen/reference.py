@@ -18,8 +18,8 @@ def reference(problem: Gemm, a: Any, b: Any, scale_a: Any = None, scale_b: Any =
     if problem.scale in BLOCK_SCALES:
         return _by_blocks(problem, a64, b64, np.asarray(scale_a), np.asarray(scale_b))
     if problem.scale in MICRO_SCALES:
-        a64 = a64 * _micro_factors(problem, scale_a)
-        b64 = b64 * _micro_factors(problem, scale_b)
+        a64 = a64 * micro_factors(problem, scale_a)
+        b64 = b64 * micro_factors(problem, scale_b)
     result = a64 @ b64.T * problem.alpha
     if problem.scale == "tensor":
         factors = [float(np.asarray(s).reshape(())) for s in (scale_a, scale_b)]
@@ -31,7 +31,7 @@ def reference(problem: Gemm, a: Any, b: Any, scale_a: Any = None, scale_b: Any =
     return np.asarray(result)
 
 
-def _micro_factors(problem: Gemm, scales: Any) -> Array:
+def micro_factors(problem: Gemm, scales: Any) -> Array:
     """Micro scales [rows, blocks] as float64, one for each element: [rows, K]."""
     size = MICRO_SCALES[problem.scale][0]
     return np.repeat(np.asarray(scales).astype(np.float64), size, axis=1)[:, : problem.k]

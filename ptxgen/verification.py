@@ -18,6 +18,7 @@ from ptxgen.emulator.numerics_blocks import block_scaled_dot
 from ptxgen.operands import Operands
 from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, MICRO_SCALES, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
+from ptxgen.reference import micro_factors
 
 Array = np.ndarray[Any, Any]
 
@@ -318,8 +319,8 @@ def _reference(
         return result * problem.alpha, magnitude * abs(problem.alpha)
     factor = np.full((1, 1), problem.alpha, np.float64)
     if problem.scale in MICRO_SCALES:
-        a = a * problem.micro_factors(operands.scale_a)[rows]
-        b = b * problem.micro_factors(operands.scale_b)
+        a = a * micro_factors(problem, operands.scale_a)[rows]
+        b = b * micro_factors(problem, operands.scale_b)
     elif problem.scale != "none":
         assert operands.scale_a is not None
         assert operands.scale_b is not None
