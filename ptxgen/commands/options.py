@@ -16,6 +16,7 @@ from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TCGEN05_KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 TARGETS = ("gemm",)
 """Problems that a command takes by name."""
 
@@ -78,6 +79,8 @@ _CONFIG = (
     click.option("--cluster", type=SizeList("m", "n", required=1),
                  help="CTAs that share tiles, along M and along N."),
     click.option("--warpgroups", type=int, help="Consumer warpgroups."),
+    click.option("--kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
+                 show_default=True, help="Kind of tcgen05.mma; auto: what the formats call for."),
     click.option("--cta-group", type=int, help="CTAs that work on one tcgen05 MMA: 1 or 2."),
     click.option("--scheduler", type=click.Choice(["static", "clc"]),
                  help="How CTAs of tcgen05 kernels find tiles; clc: cluster launch control."),
@@ -135,7 +138,7 @@ def select(values: dict[str, Any]) -> Selection:
     target = arch(values["arch"]).name
     kernel = kernel_for(problem, target)
     chosen = _chosen(values)
-    known = {f.name for f in fields(kernel.Config)}
+    known = {f.name for f in fields(kernel.Config)} | ({"kind"} & set(dir(kernel.Config)))
     for name in chosen:
         if name not in known:
             raise ConfigError(
@@ -157,6 +160,7 @@ def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
             chosen[name] = values[name]
     if values["swizzle"] != "auto":
         chosen["swizzle_bytes"] = 0 if values["swizzle"] == "none" else int(values["swizzle"])
-    if values["store"] != "auto":
-        chosen["store"] = values["store"]
+    for name in ("store", "kind"):
+        if values[name] != "auto":
+            chosen[name] = values[name]
     return chosen

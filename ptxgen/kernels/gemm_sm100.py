@@ -129,8 +129,11 @@ def static_fields(problem: Gemm) -> dict[str, str]:
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
     """A good configuration for the problem. `chosen` fields are kept as they are.
 
+    `kind` may be among them, if only to have it checked: the formats decide it.
+
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
+    kind = chosen.pop("kind", None)
     known = {f.name for f in fields(Config)}
     for name in chosen:
         if name not in known:
@@ -150,6 +153,11 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
         values["tile_m"] = 64 if problem.m <= 64 * group else 128
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
+    if kind not in (None, config.kind):
+        raise ConfigError(
+            f"kind={kind} must be {config.kind} for {config.a} x {config.b} with "
+            f"scale={config.scale}; the mx kinds need scale=mx32, mx128 or nv16"
+        )
     if "tile_n" not in chosen:
         step = tile_n_step(config)
         config = replace(config, tile_n=max(step, min(256, align_up(problem.n, step))))
