@@ -1,4 +1,4 @@
-"""The litmus suite: minimal kernels, each with one hazard and with its fix, and traps that are right.
+"""The litmus suite: minimal kernels with one hazard each, their fixes, and traps that are right.
 
 tests/litmus/NAME.json holds the launch, the code that a checker must report (`code`; those in
 `also` may come with it), how the default check must rate it (`tolerant`), and what the fixed form
