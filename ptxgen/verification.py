@@ -110,9 +110,9 @@ def exact_result(
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
     if problem.scale in MICRO_SCALES:
         return finish(problem, _micro_chain(problem, operands, a, b, rows, columns), None, None)
-    total = np.zeros((len(rows), len(columns)), np.float32)
+    total: Array = np.zeros((len(rows), len(columns)), np.float32)
     for number, (first, last) in enumerate(k_parts or [(0, problem.k)]):
-        sums = np.zeros_like(total)
+        sums: Array = np.zeros_like(total)
         if problem.accumulate == "fast":
             sums = _chain(problem, a[:, first:last], b[:, first:last], sums, unit)
         else:

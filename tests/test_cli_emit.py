@@ -68,8 +68,8 @@ def test_launch_out_is_a_launch_of_the_text(tmp_path: Path) -> None:
     [
         (("--tile", "64x32x32", "--swizzle", "64"), "_64x32x32_"),
         (("--stages", "2"), "_s2_"),
-        (("--cluster", "1x2"), "_c1x2_"),
-        (("--cluster", "2"), "_c2x1_"),
+        (("--cluster", "1x2"), "_c1x2x1_"),
+        (("--cluster", "2"), "_c2x1x1_"),
         (("--warpgroups", "1"), "_w1_"),
         (("--store", "global"), "_global"),
         (("--a", "e5m2"), "_e5m2_e5m2_"),

@@ -158,6 +158,16 @@ def test_deferred_stores_are_exact(device: Device, tile_n: int, k: int) -> None:
     assert is_exact(device, problem, config)
 
 
+@pytest.mark.parametrize("k", [0, 128, 384, 1168])
+@pytest.mark.parametrize("split_k", [2, 4, 8])
+@pytest.mark.parametrize("scale", ["rowcol", "block"])
+def test_split_k_is_exact(device: Device, scale: str, split_k: int, k: int) -> None:
+    accumulate = "promoted" if scale == "block" else "fast"
+    problem = Gemm(70, 131, k, "e4m3", "e4m3", scale=scale, accumulate=accumulate)
+    config = gemm_sm90.default_config(problem, split_k=split_k, tile_m=64, tile_n=40)
+    assert is_exact(device, problem, config)
+
+
 @pytest.mark.parametrize(("m", "n"), [(0, 16), (16, 0), (0, 0)])
 def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
     assert is_exact(device, Gemm(m, n, 64))

@@ -5,6 +5,7 @@ bit-exact model of the tensor core (ptxgen.verification), in every copy of D; an
 written. Peers may sum in another order, so theirs are compared within a tolerance.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +75,16 @@ def sample_indices(extent: int, tile: int, seed: int) -> Array:
 
 
 def expect(
-    problem: Gemm, operands: Operands, tile: tuple[int, int], exact: bool, seed: int = 0
-) -> Expected:
-    """What the kernel (exact) or a peer must give for some elements of D."""
+    problem: Gemm, operands: Operands, tile: tuple[int, int], exact: bool, seed: int = 0,
+    k_parts: Sequence[tuple[int, int]] | None = None,
+) -> Expected:  # fmt: skip
+    """What the kernel (exact) or a peer must give for some elements of D.
+
+    k_parts: the parts of K that the kernel sums on their own, see `exact_result`.
+    """
     rows = sample_indices(problem.m, tile[0], seed)
     columns = sample_indices(problem.n, tile[1], seed + 1)
-    values = exact_result(problem, operands, rows, columns)
+    values = exact_result(problem, operands, rows, columns, k_parts=k_parts)
     return Expected(rows, columns, values, None if exact else tolerance(problem, values))
 
 

@@ -9,7 +9,7 @@ from ptxgen.benchmark.replay import Stopwatch, launch_contender
 from ptxgen.benchmark.workload import Workload
 from ptxgen.errors import DriverError, PtxgenError
 from ptxgen.images import Image
-from ptxgen.kernels import KERNELS
+from ptxgen.kernels import KERNELS, k_parts
 from ptxgen.launcher.driver import CONTEXT_KILLERS
 from ptxgen.problem import Gemm
 from ptxgen.tuner import Outcome
@@ -25,7 +25,7 @@ class KernelMeasure:
         self.watch = watch
         self.method = method
         self._workload: Workload | None = None
-        self._expected: Expected | None = None
+        self._expected: dict[tuple[tuple[int, int], ...], Expected] = {}
 
     def __call__(self, problem: Gemm, images: Sequence[Image], rounds: int) -> list[Outcome]:
         """Check and time configs; one outcome each.
@@ -74,10 +74,14 @@ class KernelMeasure:
         if self._workload is None or self._workload.problem != problem:
             self.close()
             self._workload = Workload(self.watch.device, problem)
+            self._expected = {}
+        parts = k_parts(config, problem)
+        if parts not in self._expected:
             tile = (config.tile_m, config.tile_n)
-            self._expected = expect(problem, self._workload.operands, tile, exact=True)
-        assert self._expected is not None
-        return self._workload, self._expected
+            self._expected[parts] = expect(
+                problem, self._workload.operands, tile, exact=True, k_parts=parts
+            )
+        return self._workload, self._expected[parts]
 
 
 def our_contender(name: str, watch: Stopwatch, workload: Workload, image: Image) -> Contender:

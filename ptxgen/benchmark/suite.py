@@ -34,6 +34,7 @@ from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ToolMissingError, WrongResultError
 from ptxgen.images import DRIVER, Image, assemble_all
+from ptxgen.kernels import k_parts
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import Environment
@@ -205,7 +206,8 @@ class _Bench:
             tile = (choice.config.tile_m, choice.config.tile_n)
             contenders = [our_contender(OURS, self.watch, workload, image)]
             stack.callback(contenders[0].close)
-            expected = expect(problem, workload.operands, tile, exact=True)
+            parts = k_parts(choice.config, problem)
+            expected = expect(problem, workload.operands, tile, exact=True, k_parts=parts)
             checks[OURS] = check(workload, contenders[0], expected)
             checks[OURS].require(str(choice.config))
             for peer in self.peers:
@@ -262,7 +264,8 @@ class _Bench:
         contender = our_contender(REGULAR, self.watch, workload, image)
         stack.callback(contender.close)
         tile = (choice.config.tile_m, choice.config.tile_n)
-        expected = expect(problem, workload.operands, tile, exact=True)
+        parts = k_parts(choice.config, problem)
+        expected = expect(problem, workload.operands, tile, exact=True, k_parts=parts)
         checks[REGULAR] = check(workload, contender, expected)
         checks[REGULAR].require(str(choice.config))
         return contender

@@ -98,6 +98,7 @@ def _run_gemm(
     device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
 ) -> None:
     from ptxgen.renderer import render
+    from ptxgen.kernels import k_parts
     from ptxgen.trial import digest, run_gemm
 
     selection = select(values)
@@ -120,6 +121,7 @@ def _run_gemm(
             seed=seed,
             exact=exact,
             unit=selection.kernel.UNIT,
+            k_parts=k_parts(config, selection.problem),
         )
     except (PtxError, EmulationError) as error:
         where = rendered.template_line(error.line)

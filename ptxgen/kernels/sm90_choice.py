@@ -1,0 +1,93 @@
+"""Which configuration of gemm_sm90 serves a problem: a default, and the grid of all."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.kernels.sm90_config import MAX_STAGES, SWIZZLES, TARGET, Config
+from ptxgen.kernels.sm90_operands import check_formats, d_fits_tma, static_fields
+from ptxgen.layout import align_up
+from ptxgen.problem import Gemm
+
+
+def default_config(problem: Gemm, **chosen: int | str) -> Config:
+    """A good configuration for the problem. `chosen` fields are kept as they are.
+
+    Raises: ConfigError if no configuration with the chosen fields is legal.
+    """
+    check_formats(problem)
+    swizzle = int(chosen.get("swizzle_bytes", 128))
+    values: dict[str, int | str] = dict(static_fields(problem))
+    values["tile_k"] = (swizzle or 128) // dtype(problem.a).bytes
+    values["tile_m"] = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
+    values.update(chosen)
+    values.setdefault("warpgroups", 1 if int(values["tile_m"]) % 128 else 2)
+    refusal: ConfigError | None = None
+    for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
+        values["tile_n"] = tile_n
+        for store in _store_candidates(problem, chosen):
+            values["store"] = store
+            config = Config(**values)  # type: ignore[arg-type]
+            if "stages" not in chosen:
+                config = with_most_stages(config)
+            try:
+                config.check()
+            except ConfigError as error:
+                refusal = refusal or error
+            else:
+                return config
+    assert refusal is not None
+    raise refusal
+
+
+def with_most_stages(config: Config, most: int = 8) -> Config:
+    """The config with as many stages as fit, up to `most`; one if not even that fits."""
+    one = replace(config, stages=1)
+    per_stage = config.stage_bytes + config.scales_bytes + 2 * 8
+    spare = arch(TARGET).smem_bytes - (one.smem_bytes - per_stage)
+    return replace(config, stages=max(1, min(most, spare // per_stage)))
+
+
+def _tile_n_candidates(problem: Gemm) -> list[int]:
+    """tile_n by preference: as wide as registers allow, no wider than D."""
+    widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, 16)))
+    return list(range(widest, 0, -8))
+
+
+def _store_candidates(problem: Gemm, chosen: dict[str, int | str]) -> list[int | str]:
+    """store by preference: deferred overlaps the most, global serves every D."""
+    if "store" in chosen:
+        return [chosen["store"]]
+    if chosen.get("split_k", 1) != 1 or not d_fits_tma(problem):
+        return ["global"]
+    return ["deferred", "tma"] if problem.accumulate == "fast" else ["tma"]
+
+
+def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
+    """Every configuration of the grid below with None if it is legal, else why not."""
+    base = default_config(problem)
+    stores = _store_candidates(problem, {})
+    shapes = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)]
+    for tile_m, tile_n, warpgroups, shape, swizzle_bytes in itertools.product(
+        (64, 128, 192, 256), range(8, 257, 8), (1, 2), shapes, SWIZZLES
+    ):
+        cluster_m, cluster_n, split_k = shape
+        for store in ["global"] if split_k > 1 else stores:
+            config = with_most_stages(
+                replace(
+                    base, tile_m=tile_m, tile_n=tile_n, warpgroups=warpgroups,
+                    tile_k=(swizzle_bytes or 128) // dtype(problem.a).bytes,
+                    cluster_m=cluster_m, cluster_n=cluster_n, split_k=split_k,
+                    swizzle_bytes=swizzle_bytes, store=str(store),
+                ),
+                most=MAX_STAGES if tile_m == 64 else 8,
+            )  # fmt: skip
+            try:
+                config.check()
+            except ConfigError as error:
+                yield config, str(error)
+            else:
+                yield config, None

@@ -1,0 +1,295 @@
+"""Config of gemm_sm90: what may be tuned, and which combinations are legal."""
+
+from dataclasses import dataclass
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, align_up
+from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
+
+NAME = "gemm_sm90"
+UNIT = "wgmma"
+"""The tensor core's instruction, as ptxgen.verification models it."""
+TARGET = "sm_90a"
+TARGETS = (TARGET,)
+VERSION = "8.0"
+WARPGROUP_THREADS = 128
+GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
+"""Partial sums of a warpgroup for 8 columns: four floats per thread."""
+MOVER_LANES = 32
+"""Lanes of the warp that copies block scales; each arrives at the full barrier."""
+SWIZZLES = (0, 32, 64, 128)
+GPC_SMS = 16
+"""SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
+NUM_SMS = 132
+"""Persistent CTAs when no device is given: the SMs of an H100 or H200."""
+PRODUCER_REGISTERS = 24
+MOVER_REGISTERS = 40
+"""Registers per thread of the producer warpgroup when one of its warps moves scales."""
+CONSUMER_REGISTERS = {1: 255, 2: 240}
+"""Registers per consumer thread, by warpgroups. Two: 3 x 168 at entry = 24 + 240 + 240. One: the
+entry count already suffices, so setmaxnreg is left out."""
+OVERHEAD_REGISTERS = {1: 104, 2: 96}
+"""Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
+every configuration within this bound without a spill (tests/test_gemm_sm90_configs.py)."""
+SPARED_REGISTERS = {1: 40, 2: 48}
+"""Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
+COLUMN_SCALE_REGISTERS = 16
+"""Registers more for column scales that ptxas loads ahead of their use."""
+PARTIALS_BARRIER_BYTES = 16
+MAX_STAGES = 32
+STORES = ("tma", "deferred", "global")
+RASTER_M_TILES = 8
+"""Tiles along M that run side by side, so that their B tiles are read from L2."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What may be tuned, and what the text depends on. `str()` is its name."""
+
+    a: str
+    b: str
+    d: str
+    layout: str
+    scale: str
+    accumulate: str
+    tile_m: int = 128
+    tile_n: int = 128
+    tile_k: int = 64
+    stages: int = 4
+    cluster_m: int = 1
+    """CTAs of a cluster along M: they share B tiles."""
+    cluster_n: int = 1
+    """CTAs of a cluster along N: they share A tiles."""
+    warpgroups: int = 2
+    """Consumer warpgroups; each owns tile_m / warpgroups rows."""
+    swizzle_bytes: int = 128
+    """Swizzle of A and B tiles: 0 (none), 32, 64 or 128."""
+    split_k: int = 1
+    """CTAs of a cluster that share one tile, each with its own part of K; their partial sums are
+    added in a fixed order through distributed shared memory. More than 1 needs store=global."""
+    store: str = "tma"
+    """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
+    (st.global) for addresses, strides or row lengths that TMA refuses."""
+
+    def __str__(self) -> str:
+        return "_".join(
+            (
+                NAME, self.a, self.b, self.d, self.layout, self.scale, self.accumulate,
+                f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}",
+                f"c{self.cluster_m}x{self.cluster_n}x{self.split_k}", f"w{self.warpgroups}",
+                f"swizzle{self.swizzle_bytes}", self.store,
+            )
+        )  # fmt: skip
+
+    @property
+    def cluster_ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster_m * self.cluster_n * self.split_k
+
+    @property
+    def multicasts(self) -> bool:
+        """Whether the CTAs of a cluster share tiles of A or B."""
+        return self.cluster_m * self.cluster_n > 1
+
+    def k_parts(self, k: int) -> tuple[tuple[int, int], ...]:
+        """The parts of K that are summed on their own, as (first, past the last) elements."""
+        step = self.tiles_per_part(k) * self.tile_k
+        return tuple((min(i * step, k), min((i + 1) * step, k)) for i in range(self.split_k))
+
+    def tiles_per_part(self, k: int) -> int:
+        """k-tiles of one part of K (the last ones may have fewer)."""
+        return -(-k // (self.tile_k * self.split_k))
+
+    @property
+    def partials_bytes(self) -> int:
+        """Shared memory of this CTA's partial sums, if K is split."""
+        return 4 * self.tile_m * self.tile_n if self.split_k > 1 else 0
+
+    @property
+    def blocks_per_warpgroup(self) -> int:
+        """Blocks of 64 rows that one consumer warpgroup owns."""
+        return self.tile_m // (MMA_M * self.warpgroups)
+
+    @property
+    def registers_per_block(self) -> int:
+        """Accumulator registers of one block of 64 rows."""
+        return self.tile_n // 2
+
+    @property
+    def promotion_tiles(self) -> int:
+        """k-tiles between two promotions; 0 if not promoted."""
+        return PROMOTION_K // self.tile_k if self.accumulate == "promoted" else 0
+
+    @property
+    def overlaps_promotion(self) -> bool:
+        """Whether two accumulator sets take turns: k-tiles as long as a promotion, and a ring.
+
+        An odd number of blocks only: with two, ptxas 13.0 and 13.5 serialise the wgmma (C7514).
+        """
+        return self.promotion_tiles == 1 and self.stages > 1 and self.blocks_per_warpgroup % 2 == 1
+
+    @property
+    def num_accumulators(self) -> int:
+        """Accumulator sets of 64 rows."""
+        return 2 if self.overlaps_promotion else self.blocks_per_warpgroup
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether scales belong to blocks of K, and come with each k-tile."""
+        return self.scale in BLOCK_SCALES
+
+    @property
+    def columns_per_scale(self) -> int:
+        """Columns of the tile that share one entry of scale_b in a stage."""
+        if self.scale == "group":
+            return 1
+        return self.tile_n if SCALE_BLOCK % self.tile_n == 0 else 8
+
+    @property
+    def scales_bytes(self) -> int:
+        """Shared memory of one stage's scales."""
+        if not self.block_scaled:
+            return 0
+        return align_up(4 * (self.tile_m + self.tile_n // self.columns_per_scale), 16)
+
+    @property
+    def a_tile(self) -> OperandTile:
+        """A's tile in shared memory."""
+        return OperandTile(
+            dtype(self.a), self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
+            self.cluster_n,
+        )  # fmt: skip
+
+    @property
+    def b_tile(self) -> OperandTile:
+        """B's tile in shared memory."""
+        return OperandTile(
+            dtype(self.b), self.layout[1] == "t", self.swizzle_bytes, self.tile_n, self.tile_k,
+            self.cluster_m,
+        )  # fmt: skip
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one stage."""
+        return align_up(self.a_tile.nbytes, TILE_ALIGNMENT) + align_up(
+            self.b_tile.nbytes, TILE_ALIGNMENT
+        )
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory through which D is stored."""
+        if self.store == "global":
+            return 0
+        return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of one CTA."""
+        per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
+        extra = self.partials_bytes + (PARTIALS_BARRIER_BYTES if self.split_k > 1 else 0)
+        return self.stages * per_stage + self.staging_bytes + extra
+
+    def check(self) -> None:
+        """Refuse what cannot work, whatever the problem.
+
+        Raises: ConfigError with rule, value, limit and what to try.
+        """
+        for name, allowed in (
+            ("tile_m", (64, 128, 192, 256)),
+            ("tile_n", range(8, 257, 8)),
+            ("stages", range(1, MAX_STAGES + 1)),
+            ("cluster_m", (1, 2)),
+            ("cluster_n", (1, 2)),
+            ("split_k", (1, 2, 4, 8)),
+            ("warpgroups", (1, 2)),
+            ("swizzle_bytes", SWIZZLES),
+            ("store", STORES),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value not in allowed:
+                shown = (
+                    f"a multiple of {allowed.step} from {allowed.start} to {allowed[-1]}"
+                    if isinstance(allowed, range)
+                    else f"one of {', '.join(map(str, allowed))}"
+                )
+                raise ConfigError(f"{name}={value!r} must be {shown}")
+        if self.cluster_m * self.cluster_n > 2:
+            raise ConfigError(
+                f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 2x1"
+            )
+        if self.split_k > 1 and (self.multicasts or self.store != "global"):
+            raise ConfigError(
+                f"split_k={self.split_k} uses the cluster for K and stores with st.global: "
+                f"it needs cluster 1x1 and store=global, got {self.cluster_m}x{self.cluster_n} and "
+                f"store={self.store}; try split_k=1"
+            )
+        if self.tile_m % (MMA_M * self.warpgroups):
+            raise ConfigError(
+                f"tile_m={self.tile_m} must be a multiple of 64 rows per warpgroup, so of "
+                f"{MMA_M * self.warpgroups} with warpgroups={self.warpgroups}; try warpgroups=1"
+            )
+        self._check_tile_k()
+        for name, tile in (("tile_m", self.a_tile), ("tile_n", self.b_tile)):
+            if tile.slices > 1 and tile.box[1] * tile.slices % (8 * tile.slices):
+                raise ConfigError(
+                    f"{name}={tile.rows} must be a multiple of {8 * tile.slices}, since the "
+                    f"{tile.slices} CTAs of the cluster each load a part of whole 8-row groups; "
+                    f"try {name}={align_up(tile.rows, 8 * tile.slices)}"
+                )
+        if self.store == "deferred" and (
+            dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"
+        ):
+            raise ConfigError(
+                f"store=deferred holds a rounded tile in registers during the next main loop: it "
+                f"needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, "
+                f"stages={self.stages}, accumulate={self.accumulate}; try store=tma"
+            )
+        if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
+            raise ConfigError(
+                f"scale={self.scale} multiplies 128-K partial sums, so it needs "
+                f"accumulate=promoted and tile_k=128, got accumulate={self.accumulate} and "
+                f"tile_k={self.tile_k}; try an FP8 type with swizzle=128"
+            )
+        self._check_registers()
+        limit = arch(TARGET).smem_bytes
+        if self.smem_bytes > limit:
+            per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
+            fit = (limit - (self.smem_bytes - self.stages * per_stage)) // per_stage
+            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
+            raise ConfigError(
+                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
+                f"{self.smem_bytes} B of shared memory, {TARGET} has {limit} B; {hint}"
+            )
+
+    def _check_tile_k(self) -> None:
+        element_bytes = dtype(self.a).bytes
+        widths = (self.swizzle_bytes,) if self.swizzle_bytes else (32, 64, 128)
+        allowed = [w // element_bytes for w in widths]
+        if self.tile_k not in allowed:
+            raise ConfigError(
+                f"tile_k={self.tile_k} of {self.a} must be {' or '.join(map(str, allowed))} "
+                f"(one swizzle row of {' or '.join(map(str, widths))} bytes) with "
+                f"swizzle={self.swizzle_bytes or 'none'}; try tile_k={allowed[-1]}"
+            )
+
+    def _check_registers(self) -> None:
+        sets: float = self.num_accumulators
+        if self.store == "deferred":
+            sets += self.blocks_per_warpgroup / 2
+        if self.accumulate == "promoted":
+            sets += self.blocks_per_warpgroup
+        needed = int(sets * self.registers_per_block) + OVERHEAD_REGISTERS[self.warpgroups]
+        if self.store == "deferred" or self.overlaps_promotion:
+            needed -= SPARED_REGISTERS[self.warpgroups]
+        elif self.scale == "rowcol":
+            needed += COLUMN_SCALE_REGISTERS
+        limit = CONSUMER_REGISTERS[self.warpgroups]
+        if needed > limit:
+            raise ConfigError(
+                f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "
+                f"accumulate={self.accumulate} needs about {needed} registers per thread, a "
+                f"consumer has {limit}; try a smaller tile_n"
+                + ("" if self.warpgroups == 2 else " or warpgroups=2")
+            )

@@ -1,0 +1,129 @@
+"""What the template of gemm_sm90 and its parts print beyond the launch."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.kernels.sm90_config import (
+    CONSUMER_REGISTERS,
+    GROUP_PARTIAL_BYTES,
+    MOVER_LANES,
+    MOVER_REGISTERS,
+    PRODUCER_REGISTERS,
+    WARPGROUP_THREADS,
+    Config,
+)
+from ptxgen.kernels.sm90_part_fields import chunks_of, group, promotion_fields, split_fields
+from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
+from ptxgen.layout import MMA_M, DStaging
+
+
+def fields(config: Config) -> dict[str, object]:
+    """Fields of the plan, by name."""
+    a_tile, b_tile = config.a_tile, config.b_tile
+    regions = {r.name: r.offset for r in smem_map(config)}
+    d = dtype(config.d)
+    promoted = config.accumulate == "promoted"
+    blocks = range(config.blocks_per_warpgroup)
+    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
+    chunks = chunks_of(config, results)
+    deferred = config.store == "deferred"
+    return {
+        "config": config,
+        "a": a_tile,
+        "b": b_tile,
+        "cta_threads": WARPGROUP_THREADS * (1 + config.warpgroups),
+        "cluster_ctas": config.cluster_ctas,
+        "cluster_mask": (1 << config.cluster_m * config.cluster_n) - 1,
+        "clustered": config.cluster_ctas > 1,
+        "producer_registers": MOVER_REGISTERS if config.block_scaled else PRODUCER_REGISTERS,
+        "consumer_registers": CONSUMER_REGISTERS[config.warpgroups] - 8 * config.block_scaled,
+        "moves_registers": config.warpgroups > 1,
+        "empty_arrivals": empty_arrivals(config),
+        "multicasts": config.multicasts,
+        **split_fields(config, regions),
+        "stages": config.stages,
+        "stage_bytes": config.stage_bytes,
+        "stage_units": config.stage_bytes >> 4,
+        "b_offset": regions["b[0]"],
+        "full_offset": regions["full"],
+        "empty_offset": regions["empty"],
+        "empty_from_full": regions["empty"] - regions["full"],
+        "d_offset": regions.get("d", 0),
+        "tx_bytes": a_tile.nbytes + b_tile.nbytes,
+        "warpgroup_rows": config.tile_m // config.warpgroups,
+        "warpgroup_a_bytes": config.blocks_per_warpgroup * a_tile.mma_m_bytes,
+        "a_descriptor": hex(a_tile.descriptor.encode()),
+        "b_descriptor": hex(b_tile.descriptor.encode()),
+        "mma": f"m64n{config.tile_n}k{a_tile.mma_k}.f32.{config.a}.{config.b}",
+        "mma_flags": _mma_flags(config),
+        "full_arrivals": 1 + (MOVER_LANES if config.block_scaled else 0),
+        "moves_scales": config.block_scaled,
+        **promotion_fields(config, regions),
+        "k_steps": [
+            {
+                "index": step,
+                "a_units": [
+                    (step * a_tile.k_step_bytes + i * a_tile.mma_m_bytes) >> 4 for i in blocks
+                ],
+                "b_units": step * b_tile.k_step_bytes >> 4,
+                "accumulate": "1" if step else "%accumulate",
+                "fresh": int(step > 0),
+            }
+            for step in range(config.tile_k // a_tile.mma_k)
+        ],
+        "block_registers": config.registers_per_block,
+        "blocks": [
+            {
+                "index": i,
+                "rows": i * MMA_M,
+                "partial_offset": i * config.tile_n // 8 * GROUP_PARTIAL_BYTES,
+                "accumulator": f"%acc{i if config.num_accumulators > 1 else 0}_",
+                "result": result,
+                "scale_offset": 4 * MMA_M * i,
+                "second_scale_offset": 4 * (MMA_M * i + 8),
+                "groups": [
+                    group(result, f"%held{i}_", g, i * config.tile_n // 8)
+                    for g in range(config.tile_n // 8)
+                ],
+            }
+            for i, result in zip(blocks, results, strict=True)
+        ],
+        "register_indices": list(range(config.registers_per_block)),
+        "defers_store": deferred,
+        "chunks_in_mainloop": chunks if deferred else [],
+        "chunks_after_tile": [] if deferred else chunks,
+        "chunks_after_kernel": chunks if deferred else [],
+        "held": [f"%held{i}_" for i in blocks] if d.bytes == 2 else [],
+        "held_registers": config.registers_per_block // 2,
+        "consumers": [
+            {
+                "index": i,
+                "warps": f"{4 * i + 4}..{4 * i + 7}  ",
+                "rows": f"{i * config.tile_m // config.warpgroups}"
+                f"..{(i + 1) * config.tile_m // config.warpgroups - 1}",
+            }
+            for i in range(config.warpgroups)
+        ],
+        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
+        "rank_moves": {
+            axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
+            for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
+        },
+        "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
+        "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
+        "promotion_tiles": config.promotion_tiles,
+        "d_bytes": d.bytes,
+        "packed": d.bytes == 2,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
+        "staging": DStaging(d, config.tile_n),
+        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+    }  # fmt: skip
+
+
+def _mma_flags(config: Config) -> str:
+    """Trailing immediates of wgmma: input signs, and for 16-bit types the transpose bits."""
+    signs = "1, 1"
+    if dtype(config.a).bytes != 2:
+        return signs
+    return f"{signs}, {int(not config.a_tile.k_major)}, {int(not config.b_tile.k_major)}"

@@ -1,0 +1,198 @@
+"""What single parts of gemm_sm90 print: promotion, the scale mover, D chunks, split K."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, MOVER_LANES, Config
+from ptxgen.layout import MMA_M, DStaging
+from ptxgen.problem import SCALE_BLOCK
+
+
+def promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What the main loops with promotion print: batches, and where the scales lie in a stage."""
+    blocks = config.blocks_per_warpgroup
+    k_tiles = 2 if blocks % 2 else 1
+    early = config.scale != "group" and config.columns_per_scale != 8
+    batches = [
+        {
+            "index": i,
+            "block": {
+                "index": i % blocks,
+                "result": f"%sum{i % blocks}_",
+                "scale_offset": 4 * MMA_M * (i % blocks),
+                "second_scale_offset": 4 * (MMA_M * (i % blocks) + 8),
+            },
+            "accumulator": f"%acc{i % 2}_",
+            "starts_k_tile": i % blocks == 0,
+            "releases_early": early and i % blocks == blocks - 1,
+            "releases_late": not early and i % blocks == blocks - 1,
+        }
+        for i in range(k_tiles * blocks)
+    ]
+    turns = []
+    for i in [*range(1, len(batches)), 0]:
+        whose = "previous" if batches[i]["starts_k_tile"] else "current"
+        turns.append(
+            {
+                "issued": batches[i],
+                "retired": batches[i - 1],
+                "empty_bar": f"%{whose}_empty_bar",
+                "scales": f"%{whose}_scales",
+            }
+        )
+    entries_b = config.tile_n // config.columns_per_scale if config.block_scaled else 0
+    offset_b = 4 * config.tile_m
+    return {
+        "first_batch": batches[0],
+        "batch_turns": turns,
+        "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
+        "scales_bytes": config.scales_bytes,
+        "scales_offset": regions.get("scales", 0),
+        "scale_a_rounds": _rounds("a", config.tile_m, 0),
+        "scale_b_rounds": _rounds("b", entries_b, offset_b),
+        "num_a_rounds": -(-config.tile_m // MOVER_LANES),
+        "num_b_rounds": max(1, -(-entries_b // MOVER_LANES)),
+        "scale_a": {
+            "columns_per_entry": 1, "start": "%m_start", "extent": "%m", "shift": 0,
+            "row_bytes": "%a_row_bytes", "matrix": "%scale_a", "k_bytes": "%a_k_bytes",
+            "entries": config.tile_m, "offset": 0,
+        },
+        "scale_b": {
+            "columns_per_entry": config.columns_per_scale, "start": "%n_start", "extent": "%n",
+            "shift": 0 if config.scale == "group" else SCALE_BLOCK.bit_length() - 1,
+            "row_bytes": "%b_row_bytes", "matrix": "%scale_b", "k_bytes": "%b_k_bytes",
+            "entries": entries_b, "offset": offset_b,
+        },
+        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
+        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
+        "column_quads": [
+            {
+                "offset": offset_b + 4 * first,
+                "groups": [
+                    list(range(4 * g, 4 * g + 4))
+                    for g in range(first, min(first + 4, config.tile_n // 8))
+                ],
+            }
+            for first in range(0, config.tile_n // 8, 4)
+        ],
+        "column_groups": [
+            {"offset": offset_b + 32 * g, "registers": list(range(4 * g, 4 * g + 4))}
+            for g in range(config.tile_n // 8)
+        ],
+    }  # fmt: skip
+
+
+def _rounds(operand: str, entries: int, offset: int) -> list[dict[str, object]]:
+    """One copy of the mover per 32 entries of a stage's scales: its registers and its place."""
+    return [
+        {
+            "first": first,
+            "offset": offset + 4 * first,
+            "pointer": f"%{operand}_pointer{i}",
+            "nbytes": f"%{operand}_bytes{i}",
+            "used": f"%{operand}_used{i}",
+        }
+        for i, first in enumerate(range(0, entries, MOVER_LANES))
+    ]
+
+
+def chunks_of(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
+    packed = dtype(config.d).bytes == 2
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in DStaging(dtype(config.d), config.tile_n).chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * store.groups[0]
+                registers = (
+                    _vector(f"%held{block}_", first // 2, store.num_matrices)
+                    if packed
+                    else _vector(result, first, 2)
+                )
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "box_offset": store.box_offset,
+                        "second_offset": store.second_offset,
+                        "num_matrices": store.num_matrices,
+                        "registers": registers,
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "boxes": chunk.boxes,
+                }
+            )
+    return chunks
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
+
+
+def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What the epilogue of a split K prints."""
+    num_groups = config.tile_n // 8
+    groups_per_part = -(-num_groups // config.split_k)
+    totals = [f"%total{i}" for i in range(4)]
+    full = regions.get("partials_full", 0)
+    arrivals = 4 * config.warpgroups * config.split_k
+    return {
+        "splits_k": config.split_k > 1,
+        "split_k": config.split_k,
+        "extra_barriers": [
+            {"offset": full + 8 * i, "arrivals": arrivals} for i in range(2 * (config.split_k > 1))
+        ],
+        "rank_mask": config.split_k - 1,
+        "partials_offset": regions.get("partials", 0),
+        "partials_full_offset": full,
+        "warpgroup_partial_bytes": config.blocks_per_warpgroup * num_groups * GROUP_PARTIAL_BYTES,
+        "group_partial_bytes": GROUP_PARTIAL_BYTES,
+        "groups_per_part": groups_per_part,
+        "num_groups": num_groups,
+        "last_group": num_groups - 1,
+        "totals": totals,
+        "four": list(range(4)),
+        "k_parts": [
+            {
+                "rank": rank,
+                "add": "add.f32" if rank else "mov.f32",
+                "addends": [
+                    f"{t}, %part{i}" if rank else f"%part{i}" for i, t in enumerate(totals)
+                ],
+            }
+            for rank in range(config.split_k)
+        ],
+        "shares": [{"index": i, "placed": _placed(totals)} for i in range(groups_per_part)],
+    }
+
+
+def group(result: str, held: str, index: int, groups_before: int) -> dict[str, object]:
+    """One group of 8 columns of a block: this lane's four values, and where each belongs."""
+    values = [f"{result}{4 * index + i}" for i in range(4)]
+    return {
+        "column": 8 * index,
+        "results": values,
+        "packed": [f"{held}{2 * index + i}" for i in range(2)],
+        "partial_offset": (groups_before + index) * GROUP_PARTIAL_BYTES,
+        "placed": _placed(values),
+    }
+
+
+def _placed(values: list[str]) -> list[dict[str, str]]:
+    """Registers of one group of 8 columns, each with its row and column."""
+    rows = (("%row_inside", "%row_pointer"), ("%second_row_inside", "%second_row_pointer"))
+    columns = ("%column", "%second_column")
+    return [
+        {
+            "register": values[2 * r + c],
+            "column": columns[c],
+            "row_inside": rows[r][0],
+            "row_pointer": rows[r][1],
+        }
+        for r in range(2)
+        for c in range(2)
+    ]
