@@ -194,6 +194,8 @@ class Emitter(Reader):
         union = 0
         for live in lives:
             union |= live
+        if self.mode != "one" and any(self.program.general(p, self.mode) for p in positions):
+            self._generalise(union)
         self._save(union)
         names = []
         for index, (position, live) in enumerate(zip(positions, lives, strict=True)):
@@ -208,6 +210,25 @@ class Emitter(Reader):
                 self.exits[name] = key
                 names.append(name)
         return names
+
+    def _generalise(self, live: int) -> None:
+        """Give all live registers the one general form, so that no further version is needed.
+
+        Accumulators keep theirs: they may be in flight.
+        """
+        for number, value in list(self.env.items()):
+            if not live >> number & 1 or value.form == UNDEFINED:
+                continue
+            if value.slab is not None and value.slab.holder:
+                continue
+            if value.form == "S" or value.slab is not None or value.tid:
+                kind = self.flow.types[number]
+                if kind == "b128":
+                    continue
+                key = "p" if kind == "pred" else "u"
+                code = self._as_form(number, value, "V")
+                self.env[number] = Value("V", {key: self.assign(code)})
+                self.dirty.add(number)
 
     def _save(self, live: int) -> None:
         taken = {v.slab.slot for n, v in self.env.items() if v.slab is not None and live >> n & 1}
