@@ -25,6 +25,8 @@ from ptxgen.launch import Launch
 
 TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
 """Versions that a warp may run before the next warp's turn."""
+UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What malformed operands may raise where a form is not checked in advance."""
 PATIENCE = 512
 """Turns after which something in flight completes although warps could go on: they may poll."""
 COMPLETIONS = 0.2
@@ -91,6 +93,12 @@ class Machine:
                 self._run()
             except EmulationError as error:
                 raise located(error, self.current, sys.exc_info()[2]) from error
+            except UNFORESEEN as error:
+                fault = EmulationError(
+                    f"the emulator cannot execute this ({type(error).__name__}: {error}); its "
+                    "operands may not fit its form, which an assembler would say"
+                )
+                raise located(fault, self.current, sys.exc_info()[2]) from error
         if observer is not None:
             observer.on_kernel("end", self.image.entry.name, num_ctas, num_warps)
 
@@ -306,7 +314,13 @@ class Machine:
 
         Raises: EmulationError.
         """
+        target = fragment.next
+        body = () if target is None else target.program.flow.body
+        line = None
+        if target is not None and target.position < len(body):
+            line = body[target.position].line
         raise EmulationError(
             f"{self.num_instructions} warp instructions were executed, more than max_instructions="
-            f"{self.options.max_instructions}: an endless loop, or raise the limit"
+            f"{self.options.max_instructions}: an endless loop, or raise the limit",
+            line,
         )

@@ -87,7 +87,10 @@ def lower(instruction: Instruction) -> list[Micro]:
     lowering = LOWERINGS.get(instruction.name)
     if lowering is None:
         raise unknown(instruction)
-    return lowering(instruction)
+    try:
+        return lowering(instruction)
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise unknown(instruction, f"its operands do not fit ({error})") from error
 
 
 def unknown(instruction: Instruction, why: str = "") -> UnknownInstructionError:

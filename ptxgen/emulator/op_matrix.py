@@ -61,6 +61,13 @@ def bind_rows(em: Emitter, items: tuple[Operand, ...], name: str) -> None:
                 em.store_value(em.flow.number[item.name], Value("V", {}, slab, row))
 
 
+def _check_count(instruction: Instruction, registers: Operand) -> None:
+    shape, count, _, _ = _form(instruction)
+    wanted = 2 * count if shape == "m16n16" else count
+    if len(items_of(registers)) != wanted:
+        raise unknown(instruction, f"it must have {wanted} registers")
+
+
 def _address(em: Emitter, operand: Operand, instruction: Instruction) -> str:
     form, code = address_code(em, operand, space_of(instruction))
     return f"np.full(32, {code}, I8)" if form == "S" else code
@@ -68,6 +75,7 @@ def _address(em: Emitter, operand: Operand, instruction: Instruction) -> str:
 
 def _load(em: Emitter, instruction: Instruction) -> None:
     destination, address = instruction.operands
+    _check_count(instruction, destination)
     name = em.assign(
         f"load_matrices(F, {space_of(instruction)!r}, {_address(em, address, instruction)}, "
         f"{_form(instruction)!r}, {instruction.line})"
@@ -77,6 +85,7 @@ def _load(em: Emitter, instruction: Instruction) -> None:
 
 def _store(em: Emitter, instruction: Instruction) -> None:
     address, source = instruction.operands
+    _check_count(instruction, source)
     values = em.gather_operands(items_of(source), "b32")
     em.line(
         f"store_matrices(F, {space_of(instruction)!r}, {_address(em, address, instruction)}, "

@@ -1,5 +1,6 @@
 """Names that generated code may use."""
 
+import builtins
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from ptxgen.emulator import lanes as lane_arithmetic
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 RUNTIME: dict[str, Any] = {
+    "__builtins__": builtins,
     "np": np,
     "NAN": float("nan"),
     "INF": float("inf"),
