@@ -9,6 +9,19 @@ if TYPE_CHECKING:
     from ptxgen.emulator.warp import Warp
 
 
+UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What malformed operands may raise where a form is not checked in advance."""
+
+
+def unforeseen(error: Exception, line: int | None = None) -> EmulationError:
+    """The error of ours for one of UNFORESEEN."""
+    return EmulationError(
+        f"the emulator cannot execute this ({type(error).__name__}: {error}); its operands may not "
+        "fit its form, which an assembler would say",
+        line,
+    )
+
+
 def line_of(traceback: TracebackType | None) -> int | None:
     """PTX line of the generated code that a traceback passes through, if it does."""
     line: int | None = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxgen.emulator.cta import Cluster
 from ptxgen.emulator.deadlock import deadlock_report, spinning_report
-from ptxgen.emulator.faults import located
+from ptxgen.emulator.faults import UNFORESEEN, located, unforeseen
 from ptxgen.emulator.fragment import Fragment
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.image import Image
@@ -25,8 +25,6 @@ from ptxgen.launch import Launch
 
 TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
 """Versions that a warp may run before the next warp's turn."""
-UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What malformed operands may raise where a form is not checked in advance."""
 PATIENCE = 512
 """Turns after which something in flight completes although warps could go on: they may poll."""
 COMPLETIONS = 0.2
@@ -94,10 +92,7 @@ class Machine:
             except EmulationError as error:
                 raise located(error, self.current, sys.exc_info()[2]) from error
             except UNFORESEEN as error:
-                fault = EmulationError(
-                    f"the emulator cannot execute this ({type(error).__name__}: {error}); its "
-                    "operands may not fit its form, which an assembler would say"
-                )
+                fault = unforeseen(error)
                 raise located(fault, self.current, sys.exc_info()[2]) from error
         if observer is not None:
             observer.on_kernel("end", self.image.entry.name, num_ctas, num_warps)
@@ -216,6 +211,8 @@ class Machine:
             if error.line is None:
                 error.line = operation.origin.line
             raise
+        except UNFORESEEN as error:
+            raise unforeseen(error, operation.origin.line) from error
         if operation.done:
             self.pending.remove(operation)
         self._check_waits(operation)

@@ -88,6 +88,9 @@ class Warpgroup:
         if in_registers:
             operation.a_parts[position] = a
         if accumulate:
+            if inputs is None:
+                F.machine.undefined_register(F, "accumulators", line)
+                inputs = _POISON[: instruction.accumulator_registers]
             if isinstance(inputs, Accumulator):
                 previous = inputs.operation
                 if previous is not None and previous.holders[position] is not inputs:
