@@ -24,16 +24,19 @@ GPC_SMS = 16
 """SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
 NUM_SMS = 132
 """Persistent CTAs when no device is given: the SMs of an H100 or H200."""
-PRODUCER_REGISTERS = 24
-MOVER_REGISTERS = 40
-"""Registers per thread of the producer warpgroup when one of its warps moves scales."""
-CONSUMER_REGISTERS = {1: 255, 2: 240}
-"""Registers per consumer thread, by warpgroups. Two: 3 x 168 at entry = 24 + 240 + 240. One: the
-entry count already suffices, so setmaxnreg is left out."""
+PRODUCER_REGISTERS = {False: 24, True: 40}
+"""Registers per thread of the producer warpgroup: few, or more where it has much to do."""
+CONSUMER_REGISTERS = {1: {False: 255, True: 255}, 2: {False: 240, True: 232}}
+"""Registers per consumer thread, by warpgroups and by whether the producer has much to do. Two:
+3 x 168 at entry = 24 + 240 + 240 = 40 + 232 + 232. One: the entry count already suffices, so
+setmaxnreg is left out."""
+FEW_BOXES = 8
+"""TMA boxes per k-tile that a producer thread with few registers can issue without a spill."""
 OVERHEAD_REGISTERS = {1: 104, 2: 96}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_gemm_sm90_configs.py)."""
-SPARED_REGISTERS = {1: 40, 2: 48}
+OVERLAP_SPARES = {1: 40, 2: 56}
+DEFERRED_SPARES = {1: 40, 2: 48}
 """Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
 COLUMN_SCALE_REGISTERS = 16
 """Registers more for column scales that ptxas loads ahead of their use."""
@@ -139,6 +142,22 @@ class Config:
     def block_scaled(self) -> bool:
         """Whether scales belong to blocks of K, and come with each k-tile."""
         return self.scale in BLOCK_SCALES
+
+    @property
+    def busy_producer(self) -> bool:
+        """Whether the producer warpgroup needs more registers: it moves scales, or many boxes."""
+        num_boxes = self.a_tile.num_chunks + self.b_tile.num_chunks
+        return self.block_scaled or num_boxes > FEW_BOXES
+
+    @property
+    def producer_registers(self) -> int:
+        """Registers per thread that the producer warpgroup keeps."""
+        return PRODUCER_REGISTERS[self.busy_producer]
+
+    @property
+    def consumer_registers(self) -> int:
+        """Registers per thread that a consumer warpgroup has."""
+        return CONSUMER_REGISTERS[self.warpgroups][self.busy_producer]
 
     @property
     def columns_per_scale(self) -> int:
@@ -281,11 +300,13 @@ class Config:
         if self.accumulate == "promoted":
             sets += self.blocks_per_warpgroup
         needed = int(sets * self.registers_per_block) + OVERHEAD_REGISTERS[self.warpgroups]
-        if self.store == "deferred" or self.overlaps_promotion:
-            needed -= SPARED_REGISTERS[self.warpgroups]
+        if self.overlaps_promotion:
+            needed -= OVERLAP_SPARES[self.warpgroups]
+        elif self.store == "deferred":
+            needed -= DEFERRED_SPARES[self.warpgroups]
         elif self.scale == "rowcol":
             needed += COLUMN_SCALE_REGISTERS
-        limit = CONSUMER_REGISTERS[self.warpgroups]
+        limit = self.consumer_registers
         if needed > limit:
             raise ConfigError(
                 f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "

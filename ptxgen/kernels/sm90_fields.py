@@ -2,11 +2,8 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import (
-    CONSUMER_REGISTERS,
     GROUP_PARTIAL_BYTES,
     MOVER_LANES,
-    MOVER_REGISTERS,
-    PRODUCER_REGISTERS,
     WARPGROUP_THREADS,
     Config,
 )
@@ -33,8 +30,8 @@ def fields(config: Config) -> dict[str, object]:
         "cluster_ctas": config.cluster_ctas,
         "cluster_mask": (1 << config.cluster_m * config.cluster_n) - 1,
         "clustered": config.cluster_ctas > 1,
-        "producer_registers": MOVER_REGISTERS if config.block_scaled else PRODUCER_REGISTERS,
-        "consumer_registers": CONSUMER_REGISTERS[config.warpgroups] - 8 * config.block_scaled,
+        "producer_registers": config.producer_registers,
+        "consumer_registers": config.consumer_registers,
         "moves_registers": config.warpgroups > 1,
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
