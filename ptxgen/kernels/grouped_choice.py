@@ -1,0 +1,94 @@
+"""Which configuration of grouped_sm90 serves a problem: a default, and the grid of all."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels.grouped_config import MAX_STAGES, TARGET, TOKEN_ROWS, Config
+from ptxgen.kernels.grouped_operands import check_formats, d_fits_tma, static_fields
+from ptxgen.layout import align_up
+
+
+def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
+    """A good configuration for the problem, not swapped unless chosen. `chosen` fields are kept.
+
+    Raises: ConfigError if no configuration with the chosen fields is legal.
+    """
+    check_formats(problem)
+    values: dict[str, int | str | bool] = dict(static_fields(problem))
+    swapped = bool(chosen.get("swap_ab", False))
+    values.update(chosen)
+    if "tile_m" not in values:
+        values["tile_m"] = (
+            max(TOKEN_ROWS, min(64, align_up(problem.m, TOKEN_ROWS))) if swapped
+            else 64 if problem.m <= 64 or chosen.get("warpgroups") == 1
+            else 128
+        )  # fmt: skip
+    if "store" not in values:
+        staged = d_fits_tma(problem) and not (swapped and dtype(problem.d).bytes != 2)
+        values["store"] = "tma" if staged else "global"
+    refusal: ConfigError | None = None
+    for tile_n in [int(chosen["tile_n"])] if "tile_n" in chosen else _tile_ns(problem, swapped):
+        values["tile_n"] = tile_n
+        rows = tile_n if swapped else int(values["tile_m"])
+        if "warpgroups" not in chosen:
+            values["warpgroups"] = 1 if rows % 128 else 2
+        config = Config(**values)  # type: ignore[arg-type]
+        if "stages" not in chosen:
+            config = with_most_stages(config)
+        try:
+            config.check()
+        except ConfigError as error:
+            refusal = refusal or error
+        else:
+            return config
+    assert refusal is not None
+    raise refusal
+
+
+def _tile_ns(problem: GroupedGemm, swapped: bool) -> list[int]:
+    """tile_n by preference: swapped, two warpgroups of 64 rows of B; else as wide as registers
+    allow, no wider than D."""
+    if swapped:
+        return [128, 64]
+    widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, 16)))
+    return list(range(widest, 0, -8))
+
+
+def with_most_stages(config: Config, most: int = MAX_STAGES) -> Config:
+    """The config with as many stages as fit, up to `most`; one if not even that fits."""
+    spare = arch(TARGET).smem_bytes - config.fixed_bytes
+    return replace(config, stages=max(1, min(most, spare // config.bytes_per_stage)))
+
+
+def configs(problem: GroupedGemm) -> Iterator[tuple[Config, str | None]]:
+    """Every configuration of the grid below with None if it is legal, else why not."""
+    base = default_config(problem)
+    shapes = ((1, 1), (2, 1), (1, 2))
+    straight = itertools.product(
+        (False,), (64, 128, 192, 256), range(16, 257, 16), (1, 2), shapes, ("none",)
+    )
+    most = max(TOKEN_ROWS, min(256, align_up(max(problem.m, 1), TOKEN_ROWS)))
+    swapped = itertools.product(
+        (True,), range(TOKEN_ROWS, most + 1, TOKEN_ROWS), (64, 128, 192, 256), (1, 2), shapes,
+        ("none", "evict_first"),
+    )  # fmt: skip
+    for swap_ab, tile_m, tile_n, warpgroups, shape, hint in itertools.chain(straight, swapped):
+        staged = d_fits_tma(problem) and not (swap_ab and dtype(problem.d).bytes != 2)
+        config = with_most_stages(
+            replace(
+                base, swap_ab=swap_ab, tile_m=tile_m, tile_n=tile_n, warpgroups=warpgroups,
+                cluster_m=shape[0], cluster_n=shape[1], hint=hint,
+                store="tma" if staged else "global",
+            )
+        )  # fmt: skip
+        try:
+            config.check()
+        except ConfigError as error:
+            yield config, str(error)
+        else:
+            yield config, None

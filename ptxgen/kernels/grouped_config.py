@@ -1,0 +1,303 @@
+"""Config of grouped_sm90: what may be tuned, and which combinations are legal."""
+
+from dataclasses import dataclass
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.kernels.sm90_config import MOVER_LANES, WARPGROUP_THREADS
+from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, align_up
+from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
+
+NAME = "grouped_sm90"
+UNIT = "wgmma"
+TARGET = "sm_90a"
+TARGETS = (TARGET,)
+VERSION = "8.0"
+SWIZZLE_BYTES = 128
+"""Swizzle of A and B tiles, and the bytes of K in one k-tile."""
+TOKEN_ROWS = 8
+"""Rows of A come in eights: the smallest TMA box of a swizzled tile, and wgmma's step of N."""
+PRODUCER_REGISTERS = 40
+"""Registers per thread of the warpgroup that loads, moves scales and walks groups."""
+CONSUMER_REGISTERS = {1: 255, 2: 232}
+"""Registers per consumer thread, by warpgroups; two: 3 x 168 at entry = 40 + 232 + 232."""
+OVERHEAD_REGISTERS = {1: 96, 2: 72}
+"""Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
+every configuration within this bound without a spill (tests/test_grouped_configs.py)."""
+SPARED_REGISTERS = 24
+"""Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
+WORK_SLOTS = 4
+"""Tiles that the scheduler is ahead of the slowest role."""
+WORK_BYTES = 32
+"""One tile's description: eight words."""
+MAX_STAGES = 32
+STORES = ("tma", "global")
+HINTS = ("none", "evict_first")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What may be tuned, and what the text depends on. `str()` is its name."""
+
+    mode: str
+    index: str
+    """How a contiguous problem describes its groups; offsets for the other modes."""
+    a: str
+    b: str
+    d: str
+    scale: str
+    accumulate: str
+    swap_ab: bool = False
+    """Whether B takes the M of wgmma and rows of A its N."""
+    tile_m: int = 128
+    """Rows of A; swapped: at most, since a tile is as wide as its rows need."""
+    tile_n: int = 128
+    stages: int = 4
+    cluster_m: int = 1
+    """CTAs of a cluster along M: they share tiles of B."""
+    cluster_n: int = 1
+    """CTAs of a cluster along N: they share tiles of A."""
+    warpgroups: int = 2
+    token_step: int = 8
+    """Swapped: there is one main loop for each multiple of this up to tile_m."""
+    store: str = "tma"
+    """How D is stored: tma, but for the rows of a group's end; or global (st.global), for
+    addresses, strides or row lengths that TMA refuses."""
+    hint: str = "none"
+    """L2 policy of the loads of B: evict_first where its tiles are read once."""
+
+    def __str__(self) -> str:
+        swapped = f"swapped{self.token_step}" if self.swap_ab else "straight"
+        mode = f"{self.mode}_{self.index}" if self.mode == "contiguous" else self.mode
+        return "_".join(
+            (
+                NAME, mode, self.a, self.b, self.d, self.scale, self.accumulate, swapped,
+                f"{self.tile_m}x{self.tile_n}", f"s{self.stages}",
+                f"c{self.cluster_m}x{self.cluster_n}", f"w{self.warpgroups}", self.store,
+                self.hint,
+            )
+        )  # fmt: skip
+
+    @property
+    def tile_k(self) -> int:
+        """K of one k-tile: one swizzle row."""
+        return SWIZZLE_BYTES // dtype(self.a).bytes
+
+    @property
+    def cluster_ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def mma_rows(self) -> int:
+        """Rows of the tile on wgmma's M."""
+        return self.tile_n if self.swap_ab else self.tile_m
+
+    @property
+    def mma_columns(self) -> tuple[int, ...]:
+        """N of wgmma in each main loop, ascending."""
+        if not self.swap_ab:
+            return (self.tile_n,)
+        return tuple(
+            sorted({*range(self.token_step, self.tile_m + 1, self.token_step), self.tile_m})
+        )
+
+    @property
+    def blocks_per_warpgroup(self) -> int:
+        """Blocks of 64 rows of wgmma that one consumer warpgroup owns."""
+        return self.mma_rows // (MMA_M * self.warpgroups)
+
+    @property
+    def promotion_tiles(self) -> int:
+        """k-tiles between two promotions; 0 if not promoted."""
+        return PROMOTION_K // self.tile_k if self.accumulate == "promoted" else 0
+
+    def overlaps_promotion(self, columns: int) -> bool:
+        """Whether two accumulator sets take turns in the main loop of `columns` columns, see
+        gemm_sm90's Config."""
+        return (
+            self.promotion_tiles == 1
+            and self.stages > 1
+            and self.blocks_per_warpgroup % 2 == 1
+            and self._registers(columns, overlapped=True) <= CONSUMER_REGISTERS[self.warpgroups]
+        )
+
+    def num_accumulators(self, columns: int) -> int:
+        """Accumulator sets of 64 rows in the main loop of `columns` columns."""
+        return 2 if self.overlaps_promotion(columns) else self.blocks_per_warpgroup
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether scales belong to blocks of K, and come with each k-tile."""
+        return self.scale in BLOCK_SCALES
+
+    @property
+    def columns_per_scale(self) -> int:
+        """Rows of B in the tile that share one entry of scale_b in a stage."""
+        if self.scale == "group":
+            return 1
+        if self.swap_ab:
+            return MMA_M
+        return self.tile_n if SCALE_BLOCK % self.tile_n == 0 else 8
+
+    @property
+    def scale_entries(self) -> tuple[int, int]:
+        """Entries of scale_a and scale_b in one stage."""
+        if not self.block_scaled:
+            return 0, 0
+        return self.tile_m, self.tile_n // self.columns_per_scale
+
+    @property
+    def scales_bytes(self) -> int:
+        """Shared memory of one stage's scales: those of wgmma's rows, then those of its columns."""
+        return sum(align_up(4 * entries, 16) for entries in self.scale_entries)
+
+    @property
+    def a_tile(self) -> OperandTile:
+        """A's tile in shared memory. It is loaded in boxes of powers of two of rows."""
+        return OperandTile(dtype(self.a), True, SWIZZLE_BYTES, self.tile_m, self.tile_k)
+
+    @property
+    def b_tile(self) -> OperandTile:
+        """B's tile in shared memory."""
+        return OperandTile(
+            dtype(self.b), True, SWIZZLE_BYTES, self.tile_n, self.tile_k, self.cluster_m
+        )
+
+    @property
+    def token_boxes(self) -> tuple[int, ...]:
+        """Rows of the TMA boxes from which any multiple of 8 rows of A is put together."""
+        largest = 1 << self.tile_m.bit_length() - 1
+        return tuple(
+            largest >> i for i in range(largest.bit_length()) if largest >> i >= TOKEN_ROWS
+        )
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of one stage's tiles."""
+        return align_up(self.a_tile.nbytes, TILE_ALIGNMENT) + align_up(
+            self.b_tile.nbytes, TILE_ALIGNMENT
+        )
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory through which D is stored."""
+        if self.store == "global":
+            return 0
+        return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Shared memory that does not grow with the number of stages."""
+        return self.staging_bytes + WORK_SLOTS * (WORK_BYTES + 2 * 8)
+
+    @property
+    def bytes_per_stage(self) -> int:
+        """Shared memory that one more stage takes."""
+        return self.stage_bytes + self.scales_bytes + 2 * 8
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of one CTA."""
+        return self.stages * self.bytes_per_stage + self.fixed_bytes
+
+    @property
+    def full_arrivals(self) -> int:
+        """Arrivals that, with the bytes, fill a stage."""
+        return 1 + (MOVER_LANES if self.block_scaled else 0)
+
+    @property
+    def work_readers(self) -> int:
+        """Arrivals that hand a work slot back: producer, mover and every consumer warp."""
+        return 1 + self.block_scaled + 4 * self.warpgroups
+
+    @property
+    def cta_threads(self) -> int:
+        """Threads of one CTA."""
+        return WARPGROUP_THREADS * (1 + self.warpgroups)
+
+    def check(self) -> None:
+        """Refuse what cannot work, whatever the problem.
+
+        Raises: ConfigError with rule, value, limit and what to try.
+        """
+        rows = range(TOKEN_ROWS, 257, TOKEN_ROWS)
+        for name, allowed in (
+            ("tile_m", rows if self.swap_ab else (64, 128, 192, 256)),
+            ("tile_n", (64, 128, 192, 256) if self.swap_ab else rows),
+            ("stages", range(1, MAX_STAGES + 1)),
+            ("cluster_m", (1, 2)),
+            ("cluster_n", (1, 2)),
+            ("warpgroups", (1, 2)),
+            ("token_step", (8, 16, 32, 64)),
+            ("store", STORES),
+            ("hint", HINTS),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or value not in allowed:
+                shown = (
+                    f"a multiple of {allowed.step} from {allowed.start} to {allowed[-1]}"
+                    if isinstance(allowed, range)
+                    else f"one of {', '.join(map(str, allowed))}"
+                )
+                swapped = f" with swap_ab={'on' if self.swap_ab else 'off'}"
+                raise ConfigError(
+                    f"{name}={value!r} must be {shown}{swapped if name[:4] == 'tile' else ''}"
+                )
+        if self.cluster_ctas > 2:
+            raise ConfigError(
+                f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 1x2"
+            )
+        if self.mma_rows % (MMA_M * self.warpgroups):
+            which = "tile_n" if self.swap_ab else "tile_m"
+            raise ConfigError(
+                f"{which}={self.mma_rows} must be a multiple of 64 rows per warpgroup, so of "
+                f"{MMA_M * self.warpgroups} with warpgroups={self.warpgroups}; try warpgroups=1"
+            )
+        if self.cluster_m > 1 and self.tile_n % 16:
+            raise ConfigError(
+                f"tile_n={self.tile_n} must be a multiple of 16, since the 2 CTAs of the cluster "
+                f"each load a half of whole 8-row groups; try tile_n={align_up(self.tile_n, 16)}"
+            )
+        if self.swap_ab and self.store == "tma" and dtype(self.d).bytes != 2:
+            raise ConfigError(
+                f"store=tma with swap_ab=on transposes 16-bit values, got d={self.d}; try "
+                "store=global"
+            )
+        if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
+            raise ConfigError(
+                f"scale={self.scale} multiplies 128-K partial sums, so it needs "
+                f"accumulate=promoted and an FP8 type, got accumulate={self.accumulate} and "
+                f"a={self.a}"
+            )
+        self._check_registers()
+        limit = arch(TARGET).smem_bytes
+        if self.smem_bytes > limit:
+            fit = (limit - self.fixed_bytes) // self.bytes_per_stage
+            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
+            raise ConfigError(
+                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
+                f"{self.smem_bytes} B of shared memory, {TARGET} has {limit} B; {hint}"
+            )
+
+    def _registers(self, columns: int, overlapped: bool) -> int:
+        """Registers that a consumer needs, roughly."""
+        sets = 2 if overlapped else self.blocks_per_warpgroup
+        if self.accumulate == "promoted":
+            sets += self.blocks_per_warpgroup
+        spared = SPARED_REGISTERS if overlapped else 0
+        return sets * columns // 2 + OVERHEAD_REGISTERS[self.warpgroups] - spared
+
+    def _check_registers(self) -> None:
+        widest = self.mma_columns[-1]
+        needed = self._registers(widest, self.overlaps_promotion(widest))
+        limit = CONSUMER_REGISTERS[self.warpgroups]
+        if needed > limit:
+            narrower = "tile_m" if self.swap_ab else "tile_n"
+            raise ConfigError(
+                f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "
+                f"accumulate={self.accumulate} needs about {needed} registers per thread, a "
+                f"consumer has {limit}; try a smaller {narrower}"
+                + ("" if self.warpgroups == 2 else " or warpgroups=2")
+            )

@@ -1,0 +1,433 @@
+"""What the template of grouped_sm90 and its parts print beyond the launch.
+
+Swapped or not, wgmma has rows (its M) and columns (its N); here `rows` and `columns` are wgmma's.
+There is one set of fields for the kernel, and one for each main loop; these differ in columns.
+"""
+
+from ptxgen.dtypes import dtype
+from ptxgen.kernels.grouped_config import (
+    CONSUMER_REGISTERS,
+    PRODUCER_REGISTERS,
+    TOKEN_ROWS,
+    WORK_BYTES,
+    WORK_SLOTS,
+    Config,
+)
+from ptxgen.kernels.grouped_resources import smem_map
+from ptxgen.kernels.sm90_config import MOVER_LANES
+from ptxgen.layout import MMA_M, DStaging, align_up
+from ptxgen.problem import SCALE_BLOCK
+
+STOP = 0xFFFFFFFF
+"""Rows of the description that ends the work of a CTA."""
+MATRIX = {
+    "masked": ("%group", "%group", "%group"),
+    "batched": ("%group", "%group", "%group"),
+    "contiguous": ("0", "%group", "0"),
+    "kgrouped": ("0", "0", "%group"),
+}
+"""Third coordinate of A, B and D by mode: the group, or the only matrix."""
+
+
+def fields(config: Config) -> dict[str, object]:
+    """Fields of the plan, by name."""
+    regions = {r.name: r.offset for r in smem_map(config)}
+    common = _kernel_fields(config, regions)
+    return {**common, "instances": [
+        {**common, **_instance(config, i, columns)}
+        for i, columns in enumerate(config.mma_columns)
+    ]}  # fmt: skip
+
+
+def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    a_tile, b_tile = config.a_tile, config.b_tile
+    row_tile, column_tile = (b_tile, a_tile) if config.swap_ab else (a_tile, b_tile)
+    row_offset, column_offset = regions["a[0]"], regions["b[0]"]
+    if config.swap_ab:
+        row_offset, column_offset = column_offset, row_offset
+    a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
+    d = dtype(config.d)
+    widest = config.mma_columns[-1]
+    return {
+        "config": config,
+        "swapped": config.swap_ab,
+        "b": b_tile,
+        "cta_threads": config.cta_threads,
+        "cluster_ctas": config.cluster_ctas,
+        "cluster_mask": (1 << config.cluster_ctas) - 1,
+        "clustered": config.cluster_ctas > 1,
+        "multicasts": config.cluster_ctas > 1,
+        "shares_a": config.cluster_n > 1,
+        "producer_registers": PRODUCER_REGISTERS,
+        "consumer_registers": CONSUMER_REGISTERS[config.warpgroups],
+        "moves_registers": config.warpgroups > 1,
+        "moves_scales": config.block_scaled,
+        "stages": config.stages,
+        "stage_bytes": config.stage_bytes,
+        "stage_units": config.stage_bytes >> 4,
+        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
+        "full_arrivals": config.full_arrivals,
+        "empty_arrivals": 4 * config.warpgroups * config.cluster_ctas,
+        "full_offset": regions["full"],
+        "empty_offset": regions["empty"],
+        "empty_from_full": regions["empty"] - regions["full"],
+        "a_offset": regions["a[0]"],
+        "b_offset": regions["b[0]"],
+        "row_offset": row_offset,
+        "column_offset": column_offset,
+        "d_offset": regions.get("d", 0),
+        "b_bytes": b_tile.nbytes,
+        "k_row_bytes": a_tile.pitch_bytes,
+        "a_boxes": [
+            {"rows": n, "map": f"%a_map{i}", "param": f"a_map{i}", "row": f"%box_row{i}",
+             "smem": f"%box_smem{i}", "used": f"%box_used{i}", "above": hex(2**32 - 2 * n)}
+            for i, n in enumerate(config.token_boxes)
+        ],
+        "num_a_boxes": len(config.token_boxes),
+        "a_matrix": a_matrix,
+        "b_matrix": b_matrix,
+        "d_matrix": d_matrix,
+        "b_qualifiers": (".multicast::cluster" if b_tile.is_shared else "")
+        + (".L2::cache_hint" if config.hint != "none" else ""),
+        "b_operands": (", %both_ctas" if b_tile.is_shared else "")
+        + (", %b_policy" if config.hint != "none" else ""),
+        "hint": config.hint,
+        "has_hint": config.hint != "none",
+        "a_qualifiers": ".multicast::cluster" if config.cluster_n > 1 else "",
+        "a_operands": ", %both_ctas" if config.cluster_n > 1 else "",
+        "stop": hex(STOP),
+        "token_rows": TOKEN_ROWS,
+        "token_rows_less_one": TOKEN_ROWS - 1,
+        "cluster_rows": config.tile_m * config.cluster_m,
+        "cluster_rows_less_one": config.tile_m * config.cluster_m - 1,
+        "scan_distances": [1, 2, 4, 8, 16],
+        "token_mask": hex(2**32 - TOKEN_ROWS),
+        "work_offset": regions["work"],
+        "work_offset_second": regions["work"] + 16,
+        "work_full_offset": regions["work_full"],
+        "work_empty_offset": regions["work_empty"],
+        "work_slots": WORK_SLOTS,
+        "work_bytes": WORK_BYTES,
+        "work_barriers": [{"offset": 8 * i} for i in range(WORK_SLOTS)],
+        "work_readers": config.work_readers,
+        "warpgroup_rows": config.mma_rows // config.warpgroups,
+        "warpgroup_a_bytes": config.blocks_per_warpgroup * row_tile.mma_m_bytes,
+        "a_descriptor": hex(row_tile.descriptor.encode()),
+        "b_descriptor": hex(column_tile.descriptor.encode()),
+        "mma_flags": "1, 1, 0, 0" if dtype(config.a).bytes == 2 else "1, 1",
+        "k_steps": [
+            {
+                "index": step,
+                "a_units": [
+                    (step * row_tile.k_step_bytes + i * row_tile.mma_m_bytes) >> 4
+                    for i in range(config.blocks_per_warpgroup)
+                ],
+                "b_units": step * column_tile.k_step_bytes >> 4,
+                "accumulate": "1" if step else "%accumulate",
+                "fresh": int(step > 0),
+            }
+            for step in range(config.tile_k // row_tile.mma_k)
+        ],
+        "promotion_tiles": config.promotion_tiles,
+        "sums": [f"%sum{i}_" for i in range(config.blocks_per_warpgroup)]
+        if config.accumulate == "promoted" else [],
+        "held": [f"%held{i}_" for i in range(config.blocks_per_warpgroup)] if d.bytes == 2 else [],
+        "held_registers": widest // 4,
+        "consumers": [
+            {
+                "index": i,
+                "warps": f"{4 * i + 4}..{4 * i + 7}  ",
+                "rows": f"{i * config.mma_rows // config.warpgroups}"
+                f"..{(i + 1) * config.mma_rows // config.warpgroups - 1}",
+            }
+            for i in range(config.warpgroups)
+        ],
+        "rank_moves": {
+            axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
+            for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
+        },
+        "d_bytes": d.bytes,
+        "piece_columns": 16 // d.bytes,
+        "first_row": "%n_start" if config.swap_ab else "%m_start",
+        "first_column": "%m_start" if config.swap_ab else "%n_start",
+        "row_matrix": b_matrix if config.swap_ab else a_matrix,
+        "column_matrix": a_matrix if config.swap_ab else b_matrix,
+        **{
+            f"{side}_{what}": f"%scale_{operand}{suffix}"
+            for side, operand in zip(
+                ("row", "column"), ("b", "a") if config.swap_ab else ("a", "b"), strict=True
+            )
+            for what, suffix in (("vector", ""), ("group_bytes", "_group_bytes"))
+        },
+        "columns_shown": ", ".join(map(str, config.mma_columns)),
+        "packed": d.bytes == 2,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
+        "staging": DStaging(d, config.tile_n),
+        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+        **_scale_fields(config, regions),
+    }  # fmt: skip
+
+
+def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """Where the block scales lie in a stage, and how the mover brings them."""
+    entries_a, entries_b = config.scale_entries
+    bytes_a, bytes_b = (align_up(4 * n, 16) for n in (entries_a, entries_b))
+    offset_a, offset_b = (bytes_b, 0) if config.swap_ab else (0, bytes_a)
+    per_entry = config.columns_per_scale if config.block_scaled else 1
+    shift = SCALE_BLOCK.bit_length() - 1 if config.scale == "block" else 0
+    return {
+        "scales_bytes": config.scales_bytes,
+        "scales_offset": regions.get("scales", 0),
+        "scale_a": {"offset": offset_a},
+        "scale_b": {"offset": offset_b},
+        "scale_a_rounds": _rounds("a", entries_a, offset_a),
+        "scale_b_rounds": _rounds("b", entries_b, offset_b),
+        "num_a_rounds": max(1, -(-entries_a // MOVER_LANES)),
+        "num_b_rounds": max(1, -(-entries_b // MOVER_LANES)),
+        "entries_b": entries_b,
+        "rows_per_entry_b": per_entry,
+        "entry_shift_b": shift,
+        "column_scales": offset_a if config.swap_ab else offset_b,
+        "warpgroup_scale_bytes": 4 * config.blocks_per_warpgroup
+        if config.swap_ab and config.scale == "block"
+        else 4 * config.mma_rows // config.warpgroups,
+    }
+
+
+def _rounds(operand: str, entries: int, offset: int) -> list[dict[str, object]]:
+    """One copy of the mover per 32 entries of a stage's scales: its registers and its place."""
+    return [
+        {
+            "first": first,
+            "offset": offset + 4 * first,
+            "pointer": f"%{operand}_pointer{i}",
+            "nbytes": f"%{operand}_bytes{i}",
+            "used": f"%{operand}_used{i}",
+        }
+        for i, first in enumerate(range(0, entries, MOVER_LANES))
+    ]
+
+
+def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
+    """Fields of the main loop and the epilogue of tiles of up to `columns` columns."""
+    promoted = config.accumulate == "promoted"
+    overlapped = config.overlaps_promotion(columns)
+    blocks = range(config.blocks_per_warpgroup)
+    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
+    types = (config.b, config.a) if config.swap_ab else (config.a, config.b)
+    registers = columns // 2
+    return {
+        "index": index,
+        "next": index + 1,
+        "is_last": columns == config.mma_columns[-1],
+        "mma_columns": columns,
+        "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators(columns))],
+        "overlapped": overlapped,
+        "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
+        "block_registers": registers,
+        "register_indices": list(range(registers)),
+        "blocks": [
+            {
+                "index": i,
+                "rows": i * MMA_M,
+                "accumulator": f"%acc{i if config.num_accumulators(columns) > 1 else 0}_",
+                "result": result,
+                "scale_offset": _block_scale_offset(config, i),
+                "second_scale_offset": _block_scale_offset(config, i) + 32,
+                "groups": [_group(result, f"%held{i}_", g) for g in range(columns // 8)],
+            }
+            for i, result in zip(blocks, results, strict=True)
+        ],
+        "chunks_in_mainloop": [],
+        "defers_store": False,
+        "chunks": _swapped_chunks(config, columns) if config.swap_ab
+        else _straight_chunks(config, results),
+        **_promotion_fields(config, columns),
+    }  # fmt: skip
+
+
+def _block_scale_offset(config: Config, block: int) -> int:
+    """Bytes from the warpgroup's scales of wgmma's rows to those of a block of 64."""
+    if config.swap_ab and config.scale == "block":
+        return 4 * block
+    return 4 * MMA_M * block
+
+
+def _promotion_fields(config: Config, columns: int) -> dict[str, object]:
+    """What the main loops with promotion print: batches, and which factor belongs to a register."""
+    blocks = config.blocks_per_warpgroup
+    k_tiles = 2 if blocks % 2 else 1
+    early = config.scale not in ("group",) and not config.swap_ab and config.columns_per_scale != 8
+    batches = [
+        {
+            "index": i,
+            "block": {
+                "index": i % blocks,
+                "result": f"%sum{i % blocks}_",
+                "scale_offset": _block_scale_offset(config, i % blocks),
+                "second_scale_offset": _block_scale_offset(config, i % blocks) + 32,
+            },
+            "accumulator": f"%acc{i % 2}_",
+            "starts_k_tile": i % blocks == 0,
+            "releases_early": early and i % blocks == blocks - 1,
+            "releases_late": not early and i % blocks == blocks - 1,
+        }
+        for i in range(k_tiles * blocks)
+    ]
+    turns = []
+    for i in [*range(1, len(batches)), 0]:
+        whose = "previous" if batches[i]["starts_k_tile"] else "current"
+        turns.append(
+            {
+                "issued": batches[i],
+                "retired": batches[i - 1],
+                "empty_bar": f"%{whose}_empty_bar",
+                "scales": f"%{whose}_scales",
+            }
+        )
+    bytes_a = align_up(4 * config.scale_entries[0], 16)
+    bytes_b = align_up(4 * config.scale_entries[1], 16)
+    offset = bytes_b if config.swap_ab else bytes_a
+    registers = range(columns // 2)
+    return {
+        "first_batch": batches[0],
+        "batch_turns": turns,
+        "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
+        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in registers],
+        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in registers],
+        "column_quads": [
+            {
+                "offset": offset + 4 * first,
+                "groups": [
+                    list(range(4 * g, 4 * g + 4))
+                    for g in range(first, min(first + 4, columns // 8))
+                ],
+            }
+            for first in range(0, columns // 8, 4)
+        ],
+        "column_groups": [
+            {
+                "offset": offset + 32 * g,
+                "registers": list(range(4 * g, 4 * g + 4)),
+                "factors": ["%factor0", "%factor1", "%factor0", "%factor1"],
+            }
+            for g in range(columns // 8)
+        ],
+    }
+
+
+def _group(result: str, held: str, index: int) -> dict[str, object]:
+    """One group of 8 columns of a block: this lane's four values, and where each belongs."""
+    values = [f"{result}{4 * index + i}" for i in range(4)]
+    rows = (("%row_inside", "%row_place"), ("%second_row_inside", "%second_row_place"))
+    columns = (
+        ("%column_inside", "%column_place"),
+        ("%second_column_inside", "%second_column_place"),
+    )
+    return {
+        "column": 8 * index,
+        "results": values,
+        "packed": [f"{held}{2 * index + i}" for i in range(2)],
+        "placed": [
+            {
+                "register": values[2 * r + c],
+                "row_inside": rows[r][0],
+                "row_place": rows[r][1],
+                "column_inside": columns[c][0],
+                "column_place": columns[c][1],
+            }
+            for r in range(2)
+            for c in range(2)
+        ],
+    }
+
+
+def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """Chunks of a warpgroup's part of D, 64 rows x 128 bytes each, with the boxes they consist of
+    and, for the rows of a group's end, with the 16-byte pieces that each thread stores."""
+    if config.store == "global":
+        return []
+    kind = dtype(config.d)
+    staging = DStaging(kind, config.tile_n)
+    pieces_per_row = staging.box_bytes // 16
+    rows_per_pass = 128 // pieces_per_row
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in staging.chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * store.groups[0]
+                held = _vector(f"%held{block}_", first // 2, store.num_matrices)
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "box_offset": store.box_offset,
+                        "second_offset": store.second_offset,
+                        "num_matrices": store.num_matrices,
+                        "registers": held if kind.bytes == 2 else _vector(result, first, 2),
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "boxes": chunk.boxes,
+                    "pieces": [
+                        {
+                            "smem_offset": box.smem_offset + first * staging.box_bytes,
+                            "first_row": first,
+                            "column_offset": box.column_offset,
+                        }
+                        for box in chunk.boxes
+                        for first in range(0, MMA_M, rows_per_pass)
+                    ],
+                    "piece_bits": pieces_per_row.bit_length() - 1,
+                    "piece_mask": pieces_per_row - 1,
+                    "box_bytes": staging.box_bytes,
+                }
+            )
+    return chunks
+
+
+def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
+    """Chunks of a warpgroup's part of D, up to 64 rows x 64 columns each: for each block of wgmma's
+    rows, runs of 64 of its columns."""
+    if config.store == "global":
+        return []
+    chunks: list[dict[str, object]] = []
+    for block in range(config.blocks_per_warpgroup):
+        for first in range(0, columns, MMA_M):
+            groups = range(first // 8, min(first + MMA_M, columns) // 8)
+            stores = []
+            for group in groups[::2]:
+                count = min(2, groups[-1] + 1 - group)
+                stores.append(
+                    {
+                        "offset": (8 * group - first) * SWIZZLE_ROW,
+                        "num_matrices": 2 * count,
+                        "registers": _vector(f"%held{block}_", 2 * group, 2 * count),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "columns": block * MMA_M,
+                    "first_row": first,
+                    "max_rows": 8 * len(groups),
+                    "stores": stores,
+                }
+            )
+    return chunks
+
+
+SWIZZLE_ROW = 128
+"""Bytes of one row of D in a staging buffer: 64 columns of 16 bits."""
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"

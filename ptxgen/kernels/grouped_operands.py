@@ -1,0 +1,108 @@
+"""Which grouped operands wgmma and TMA can take, and whether a config serves them."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels.grouped_config import NAME, Config
+from ptxgen.problem import FP8, MICRO_SCALES
+
+TMA_BYTES = 16
+"""TMA's unit for addresses and strides."""
+MAX_STRIDE_BYTES = 1 << 40
+
+
+def static_fields(problem: GroupedGemm) -> dict[str, str]:
+    """The fields of a Config that the problem decides."""
+    return {
+        "mode": problem.mode,
+        "index": index_kind(problem),
+        "a": problem.a,
+        "b": problem.b,
+        "d": problem.d,
+        "scale": problem.scale,
+        "accumulate": problem.accumulate,
+    }
+
+
+def index_kind(problem: GroupedGemm) -> str:
+    """How the kernel reads sizes: `ends` is read as `offsets`, whose starts lie one before."""
+    return "rows" if problem.mode == "contiguous" and problem.index == "rows" else "offsets"
+
+
+def check_formats(problem: GroupedGemm) -> None:
+    """Refuse the formats that wgmma does not have.
+
+    Raises: ConfigError.
+    """
+    if problem.a not in ("bf16", "f16", *FP8) or problem.b not in ("bf16", "f16", *FP8):
+        raise ConfigError(
+            f"{NAME} multiplies bf16, f16, e4m3 and e5m2, got a={problem.a} and b={problem.b}"
+        )
+    if problem.scale in MICRO_SCALES:
+        raise ConfigError(
+            f"scale={problem.scale} is applied by the Tensor Core of sm_100a, not by wgmma; try "
+            "scale=block or scale=group"
+        )
+
+
+def check_operands(problem: GroupedGemm) -> None:
+    """Refuse operands that wgmma or TMA cannot take, whatever the config.
+
+    Raises: ConfigError.
+    """
+    check_formats(problem)
+    for name in ("a", "b"):
+        matrices, rows, columns = getattr(problem, f"{name}_shape")
+        if not rows or not columns:
+            continue
+        size = dtype(getattr(problem, name)).bytes
+        alignment = getattr(problem, f"{name}_alignment")
+        if alignment % TMA_BYTES:
+            raise ConfigError(
+                f"{name.upper()} starts at an address that is a multiple of {alignment} bytes "
+                f"only; TMA needs a multiple of {TMA_BYTES}; try a copy of {name.upper()}"
+            )
+        strides = {"row stride": problem.stride(name)}
+        if matrices > 1:
+            strides["group stride"] = problem.group_stride(name)
+        for what, stride in strides.items():
+            if stride * size % TMA_BYTES:
+                raise ConfigError(
+                    f"{name.upper()} has a {what} of {stride} elements = {stride * size} bytes; "
+                    f"TMA needs a multiple of {TMA_BYTES} bytes; try a padded copy"
+                )
+            if stride * size >= MAX_STRIDE_BYTES:
+                raise ConfigError(
+                    f"{name.upper()} has a {what} of {stride * size} bytes; TMA needs less than "
+                    "2^40"
+                )
+
+
+def d_fits_tma(problem: GroupedGemm) -> bool:
+    """Whether TMA can store D: base, strides and row length are multiples of 16 bytes."""
+    size = dtype(problem.d).bytes
+    in_bytes = [problem.d_alignment, problem.stride("d") * size, problem.n * size]
+    if problem.d_shape[0] > 1:
+        in_bytes.append(problem.group_stride("d") * size)
+    return not any(x % TMA_BYTES for x in in_bytes)
+
+
+def check_serves(problem: GroupedGemm, config: Config) -> None:
+    """Refuse a config that does not compute the problem.
+
+    Raises: ConfigError.
+    """
+    check_operands(problem)
+    for name, value in static_fields(problem).items():
+        if getattr(config, name) != value:
+            raise ConfigError(
+                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
+                "they must agree"
+            )
+    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
+        raise ConfigError(
+            f"store={config.store} needs D at a multiple of 16 bytes, with strides and a row "
+            f"length of multiples of 16 bytes, got an alignment of {problem.d_alignment}, a row "
+            f"stride of {problem.stride('d')}, a group stride of "
+            f"{problem.group_stride('d')} and rows of {problem.n} elements of {problem.d}; try store=global"
+        )

@@ -1,0 +1,59 @@
+"""What a CTA of grouped_sm90 uses: the map of shared memory and the mbarriers."""
+
+from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS, Config
+from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
+from ptxgen.plans import Barrier
+
+
+def smem_map(config: Config) -> tuple[SmemRegion, ...]:
+    """Regions of dynamic shared memory, in order."""
+    a_bytes = align_up(config.a_tile.nbytes, TILE_ALIGNMENT)
+    regions = []
+    for stage in range(config.stages):
+        offset = stage * config.stage_bytes
+        regions.append(SmemRegion(f"a[{stage}]", offset, config.a_tile.nbytes, "A tile"))
+        regions.append(SmemRegion(f"b[{stage}]", offset + a_bytes, config.b_tile.nbytes, "B tile"))
+    end = config.stages * config.stage_bytes
+    for name, nbytes, what in (
+        ("d", config.staging_bytes,
+         f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup"),
+        ("scales", config.scales_bytes * config.stages,
+         "block scales per stage, of wgmma's rows, then of its columns"),
+        ("work", WORK_BYTES * WORK_SLOTS, "descriptions of the next tiles"),
+        ("full", 8 * config.stages, "mbarriers: stage filled"),
+        ("empty", 8 * config.stages, "mbarriers: stage read"),
+        ("work_full", 8 * WORK_SLOTS, "mbarriers: description written"),
+        ("work_empty", 8 * WORK_SLOTS, "mbarriers: description read"),
+    ):  # fmt: skip
+        if nbytes:
+            regions.append(SmemRegion(name, end, nbytes, what))
+            end += nbytes
+    return tuple(regions)
+
+
+def barriers(config: Config) -> tuple[Barrier, ...]:
+    """The mbarriers: who arrives, who waits."""
+    ctas = " of every CTA of the cluster" if config.cluster_ctas > 1 else ""
+    mover = config.block_scaled
+    return (
+        Barrier(
+            "full", config.stages, config.full_arrivals,
+            config.a_tile.nbytes + config.b_tile.nbytes,
+            "the producer, by arrive.expect_tx of what the tile's rows take (at most these bytes); "
+            "TMA counts them down" + ("; the mover's 32 lanes, when their copies land" * mover),
+            "all consumer threads",
+        ),
+        Barrier(
+            "empty", config.stages, 4 * config.warpgroups * config.cluster_ctas, 0,
+            f"one lane of every consumer warp{ctas}",
+            "the producer and the mover" if mover else "the producer",
+        ),
+        Barrier(
+            "work_full", WORK_SLOTS, 1, 0, "lane 0 of the scheduler, after writing a description",
+            "producer, mover and consumers" if mover else "producer and consumers",
+        ),
+        Barrier(
+            "work_empty", WORK_SLOTS, config.work_readers, 0,
+            "the producer, one lane of every other warp that reads it", "the scheduler",
+        ),
+    )  # fmt: skip
