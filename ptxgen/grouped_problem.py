@@ -169,7 +169,7 @@ class GroupedGemm:
             return 0
         strides = self.group_stride(operand), self.stride(operand)
         elements = (groups - 1) * strides[0] + (rows - 1) * strides[1] + int(columns)
-        return elements * dtype(getattr(self, operand)).bytes
+        return int(elements) * dtype(getattr(self, operand)).bytes
 
     @property
     def has_block_gaps(self) -> bool:

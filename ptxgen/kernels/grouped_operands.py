@@ -104,5 +104,6 @@ def check_serves(problem: GroupedGemm, config: Config) -> None:
             f"store={config.store} needs D at a multiple of 16 bytes, with strides and a row "
             f"length of multiples of 16 bytes, got an alignment of {problem.d_alignment}, a row "
             f"stride of {problem.stride('d')}, a group stride of "
-            f"{problem.group_stride('d')} and rows of {problem.n} elements of {problem.d}; try store=global"
+            f"{problem.group_stride('d')} and rows of {problem.n} elements of "
+            f"{problem.d}; try store=global"
         )
