@@ -1,0 +1,115 @@
+"""Exits: what must be over before a CTA is gone, since its memories go with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ptxgen.emulator import clocks
+from ptxgen.emulator.checker_agents import Agent
+from ptxgen.emulator.checker_races import LOADS, STORES
+from ptxgen.emulator.checker_report import Reporter, warps_text
+from ptxgen.emulator.observer import Origin
+from ptxgen.emulator.shadow import Record
+
+
+@dataclass(slots=True)
+class Exposure:
+    """The last use of a CTA's shared memory of one kind, by one warp."""
+
+    agent: Agent
+    milestones: tuple[tuple[int, int], ...]
+    what: str
+    origin: Origin
+
+
+class Exits:
+    """Uses of shared memory that a CTA must outlive, and tensor memory that it must give back."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._exposed: dict[int, dict[tuple[Agent, int, int], Exposure]] = {}
+        self._gone: set[int] = set()
+        self._allocated: dict[int, dict[int, tuple[int, Origin]]] = {}
+
+    def expose(self, cta: int, record: Record) -> None:
+        """A CTA's shared memory is used from outside, or asynchronously."""
+        key = (record.agent, record.milestones[0][0], record.origin.line)
+        self._add(cta, key, Exposure(record.agent, record.milestones, record.what, record.origin))
+
+    def signal(self, cta: int, agent: Agent, origin: Origin) -> None:
+        """A warp arrived on an mbarrier of a CTA."""
+        if cta == agent.cta:
+            return
+        component = agent.first + clocks.ACCESSES
+        found = Exposure(agent, ((component, agent.epoch - 1),), "", origin)
+        self._add(cta, (agent, component, origin.line), found)
+
+    def commit(self, cta: int, agent: Agent, milestone: tuple[int, int], origin: Origin) -> None:
+        """A tcgen05.commit will arrive on an mbarrier of a CTA."""
+        if cta != agent.cta:
+            found = Exposure(agent, (milestone,), "tcgen05_commit", origin)
+            self._add(cta, (agent, milestone[0], origin.line), found)
+
+    def _add(self, cta: int, key: tuple[Agent, int, int], exposure: Exposure) -> None:
+        if cta in self._gone:
+            self._report(cta, exposure, "has exited")
+            return
+        self._exposed.setdefault(cta, {})[key] = exposure
+
+    def cta_exited(self, cta: int, agents: Sequence[Agent]) -> None:
+        """All threads of a CTA are gone."""
+        self._gone.add(cta)
+        for exposure in self._exposed.pop(cta, {}).values():
+            domain = exposure.agent.domain
+            for component, value in exposure.milestones:
+                if not any(
+                    c.knows(domain, component, value)
+                    for a in agents
+                    for c in (a.clock, *a.lane_clocks.values())
+                ):
+                    self._report(cta, exposure, "may exit")
+                    break
+        for column, (count, origin) in self._allocated.pop(cta, {}).items():
+            if self.reporter.repeats("TMEM-LEAK", origin.line):
+                continue
+            self.reporter.add(
+                "TMEM-LEAK",
+                f"CTA {cta} exits with {count} columns of tensor memory from {column} allocated",
+                origin,
+            )
+
+    def _report(self, cta: int, exposure: Exposure, how: str) -> None:
+        origin = exposure.origin
+        remote = exposure.agent.cta != cta
+        code = "CLUSTER-EXIT"
+        if not remote:
+            if exposure.agent.warp >= 0 and exposure.what in STORES:
+                code = "BULK-SOURCE-REUSED"
+            elif exposure.what in LOADS:
+                code = "WAIT-MISSING"
+            else:
+                return  # a tensor core of the CTA itself, whose results are used or not
+        if self.reporter.repeats(code, origin.line):
+            return
+        act = self.reporter.brief(origin.line)
+        use = "touches its shared memory"
+        self.reporter.add(
+            code,
+            f"CTA {cta} {how} while `{act}` by {warps_text(origin)} {use}: nothing that its "
+            "threads have waited for says that this is over",
+            origin,
+        )
+
+    def tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
+        """Tensor memory was allocated or freed."""
+        mine = self._allocated.setdefault(origin.cta, {})
+        if kind == "alloc":
+            mine[column] = (num_columns, origin)
+        elif kind == "dealloc":
+            mine.pop(column, None)
+
+    def drop(self, ctas: set[int]) -> None:
+        """CTAs whose cluster is gone."""
+        self._gone -= ctas
+        for cta in ctas:
+            self._exposed.pop(cta, None)
+            self._allocated.pop(cta, None)

@@ -1,0 +1,117 @@
+"""Registers: read before written, touched under a wgmma, and setmaxnreg's pool."""
+
+from typing import Any
+
+from ptxgen.emulator.checker_report import Reporter, warps_text
+from ptxgen.emulator.observer import Origin
+
+REGISTERS_PER_SM = 65536
+_SHOWN = 4
+"""Register names that a message lists."""
+
+
+class Registers:
+    """Rules about registers that are not about memory."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._entry = 0
+        """Registers per thread at launch; 0 = not known."""
+        self._num_warps = 0
+        self._counts: dict[int, dict[int, tuple[int, Origin]]] = {}
+        """CTA -> warp -> (count, last setmaxnreg)."""
+
+    def on_kernel(self, kind: str, machine: Any) -> None:
+        """A kernel begins or ends."""
+        if kind != "start":
+            return
+        self._counts.clear()
+        directives = machine.image.entry.directives
+        threads = machine.launch.cta_threads
+        total = threads[0] * threads[1] * threads[2]
+        self._num_warps = -(-total // 32)
+        self._entry = entry_registers(directives, total)
+
+    def undefined(self, origin: Origin, register: str) -> None:
+        """A register is read that nothing wrote."""
+        if self.reporter.repeats("UNINIT-REGISTER", origin.line):
+            return
+        self.reporter.add(
+            "UNINIT-REGISTER", f"{warps_text(origin)} reads {register}, which nothing wrote", origin
+        )
+
+    def hazard(self, origin: Origin, kind: str, registers: tuple[str, ...]) -> None:
+        """Registers of a wgmma are used against its rules."""
+        code = "WGMMA-FENCE-MISSING" if kind == "fence" else "ACCUMULATOR-IN-FLIGHT"
+        if self.reporter.repeats(code, origin.line):
+            return
+        more = f" and {len(registers) - _SHOWN} more" if len(registers) > _SHOWN else ""
+        names = ", ".join(registers[:_SHOWN]) + more
+        act = self.reporter.brief(origin.line)
+        text = {
+            "fence": f"uses {names}, which were written since the last wgmma.fence",
+            "read": f"reads {names}, accumulators of a wgmma that was not waited for",
+            "write": f"writes {names}, registers of a wgmma that was not waited for",
+        }[kind]
+        self.reporter.add(code, f"`{act}` by {warps_text(origin)} {text}", origin)
+
+    def setmaxnreg(self, origin: Origin, kind: str, count: int) -> None:
+        """setmaxnreg took effect."""
+        mine = self._counts.setdefault(origin.cta, {})
+        before = mine[origin.warp][0] if origin.warp in mine else self._entry
+        mine[origin.warp] = (count, origin)
+        text = ""
+        if not self._entry:
+            text = (
+                "is ignored by ptxas, since the entry's register count is not known; it needs "
+                ".maxnreg, or .maxntid with .minnctapersm"
+            )
+        elif kind == "inc" and count < before:
+            text = f"asks for {count} registers by inc, but the warp has {before}"
+        elif kind == "dec" and count > before:
+            text = f"asks for {count} registers by dec, but the warp has {before}"
+        if text and not self.reporter.repeats("SETMAXNREG", origin.line):
+            self.reporter.add(
+                "SETMAXNREG", f"setmaxnreg.{kind} of {warps_text(origin)} {text}", origin,
+                severity="" if self._entry else "advice",
+            )  # fmt: skip
+
+    def cta_exited(self, cta: int) -> None:
+        """All warps have set what they will: does it fit, and did warpgroups agree?"""
+        mine = self._counts.pop(cta, None)
+        if not mine or not self._entry:
+            return
+        for group in range(0, self._num_warps, 4):
+            warps = range(group, min(group + 4, self._num_warps))
+            values = {mine[w][0] if w in mine else self._entry for w in warps}
+            origin = next((mine[w][1] for w in warps if w in mine), None)
+            if len(values) > 1 and origin is not None:
+                self._report(
+                    origin, f"warps {group} to {warps[-1]} of one warpgroup end with different "
+                    f"register counts {sorted(values)}"
+                )  # fmt: skip
+        total = sum(mine[w][0] if w in mine else self._entry for w in range(self._num_warps))
+        limit = self._entry * self._num_warps
+        if total > limit:
+            last = max(mine.values(), key=lambda m: m[0])[1]
+            self._report(
+                last, f"all warps together ask for {32 * total} registers, but the CTA was "
+                f"launched with {32 * limit} ({self._entry} per thread): an inc waits forever"
+            )  # fmt: skip
+
+    def _report(self, origin: Origin, text: str) -> None:
+        if not self.reporter.repeats("SETMAXNREG", origin.line):
+            self.reporter.add("SETMAXNREG", text, origin)
+
+
+def entry_registers(directives: Any, threads: int) -> int:
+    """Registers per thread that ptxas gives an entry at most; 0 where it cannot know.
+
+    Measured: .maxntid 384 with .minnctapersm 1 gives 168 (shared/reference/ptx.md C8).
+    """
+    if "maxnreg" in directives:
+        return int(directives["maxnreg"][0])
+    if not {"maxntid", "reqntid"} & set(directives) or "minnctapersm" not in directives:
+        return 0
+    ctas = int(directives["minnctapersm"][0])
+    return min(REGISTERS_PER_SM // (threads * max(ctas, 1)) // 8 * 8, 255)
