@@ -58,6 +58,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
         smem_map=smem_map(config),
         barriers=barriers(config),
         parts={
+            "start": (
+                "start_split" if config.split_k > 1
+                else "start_multicast" if config.multicasts
+                else "start_cta"
+            ),
             "scheduler": "scheduler_static",
             "producer": "producer_tma",
             "mainloop": (
