@@ -59,6 +59,19 @@ BarrierKey = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
+class Product:
+    """What one wgmma or tcgen05.mma has computed."""
+
+    origin: Origin
+    k: int
+    """Elements along K of its operands."""
+    d: NDArray[Any]
+    """The accumulator afterwards, shape (m, n) of the instruction, as numbers."""
+    before: NDArray[Any] | None
+    """The accumulator that it was added to; None where it overwrites."""
+
+
+@dataclass(slots=True, eq=False)
 class Access:
     """Bytes touched by one instruction, or by one part of an asynchronous operation."""
 
@@ -160,6 +173,8 @@ class Observer:
 
     wants_instructions = False
     """Ask for `on_instruction`."""
+    wants_products = False
+    """Ask for `on_product`."""
 
     def on_machine(self, machine: Any) -> None:
         """The Machine that runs from now on: its memories, clusters and source text."""
@@ -186,6 +201,9 @@ class Observer:
 
     def on_wgmma(self, origin: Origin) -> None:
         """One warp issued its part of a wgmma; `on_issue` follows when the fourth warp has."""
+
+    def on_product(self, product: Product) -> None:
+        """A wgmma or tcgen05.mma has been executed."""
 
     def on_issue(self, operation: AsyncOperation) -> None:
         """An asynchronous operation was issued; its accesses happen from now on."""

@@ -11,7 +11,15 @@ import numpy as np
 from ptxgen.emulator.access import report
 from ptxgen.emulator.fragment import Wait
 from ptxgen.emulator.lanes import F4, I4, U4, lane_indices, lane_list
-from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Origin, Proxy, Space
+from ptxgen.emulator.observer import (
+    Access,
+    AccessKind,
+    AsyncOperation,
+    Origin,
+    Product,
+    Proxy,
+    Space,
+)
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import RUNTIME, runtime
 from ptxgen.emulator.tcgen05_cp import (
@@ -24,8 +32,10 @@ from ptxgen.emulator.tcgen05_cp import (
 from ptxgen.emulator.tcgen05_mma import (
     MmaOperands,
     Tcgen05Mma,
+    accumulator_values,
     execute_tcgen05_mma,
     mma_cells,
+    mma_k,
     mma_reads,
     mma_tmem_reads,
 )
@@ -233,11 +243,21 @@ def issue_mma(
     ctas = pair_of(F, operation.cta_group)
     exact = F.machine.options.exact
 
+    observer = F.observer
+    origin = F.origin(line, 1 << lane)
+
     def finish() -> None:
+        if observer is None or not observer.wants_products:
+            execute_tcgen05_mma(operation, operands, ctas, exact=exact)
+            return
+        before = None
+        if operands.accumulate:
+            before = accumulator_values(operation, operands, ctas)
         execute_tcgen05_mma(operation, operands, ctas, exact=exact)
+        after = accumulator_values(operation, operands, ctas)
+        observer.on_product(Product(origin, mma_k(operation, operands), after, before))
 
     described = None
-    origin = F.origin(line, 1 << lane)
     if F.observer is not None:
         reads, writes = [], []
         for rank, cta in enumerate(ctas):

@@ -129,6 +129,30 @@ def execute_tcgen05_mma(
         _accumulate(op, operands, d, a, b, piece, ctas[piece.cta], exact)
 
 
+def accumulator_values(op: Tcgen05Mma, operands: MmaOperands, ctas: Sequence[Cta]) -> NDArray[Any]:
+    """What the accumulator holds, as numbers: D, shape (m, n)."""
+    d = decode_instruction(op.kind, operands.instruction)
+    lane, column = lane_of(operands.d), operands.d & 0xFFFF
+    found = np.empty((d.m, d.n), np.int32 if d.d_type == "s32" else np.float32)
+    for piece in accumulator_pieces(d.m, d.n, op.cta_group, op.ws, d.sparse):
+        columns = slice(column, column + _width(piece))
+        words = ctas[piece.cta].tmem.cells[piece.lanes + lane, columns]
+        if d.d_type == "f16":
+            values: NDArray[Any] = (words & 0xFFFF).astype(np.uint16).view(np.float16)
+        else:
+            values = words.view(found.dtype)
+        found[piece.rows, piece.columns] = values
+    return found
+
+
+def mma_k(op: Tcgen05Mma, operands: MmaOperands) -> int:
+    """Elements along K: 32 bytes, 6- and 4-bit types in bytes unless the kind packs them."""
+    if op.kind in ("mxf4", "mxf4nvf4"):
+        return 64
+    d = decode_instruction(op.kind, operands.instruction)
+    return 32 // {"f16": 2, "bf16": 2, "tf32": 4}.get(d.a_type, 1)
+
+
 def mma_cells(op: Tcgen05Mma, operands: MmaOperands, rank: int) -> NDArray[np.intp]:
     """Cells (lane * 512 + column) of the accumulator in the CTA of `rank` in the pair."""
     d = decode_instruction(op.kind, operands.instruction)

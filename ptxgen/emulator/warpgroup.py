@@ -7,10 +7,18 @@ import numpy as np
 
 from ptxgen.emulator.fragment import Accumulator, Wait
 from ptxgen.emulator.memory import POISON
-from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Proxy, Space
+from ptxgen.emulator.observer import (
+    Access,
+    AccessKind,
+    AsyncOperation,
+    Origin,
+    Product,
+    Proxy,
+    Space,
+)
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import runtime
-from ptxgen.emulator.wgmma import Wgmma, execute_wgmma, wgmma_reads
+from ptxgen.emulator.wgmma import Wgmma, accumulator_values, execute_wgmma, wgmma_reads
 from ptxgen.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -123,11 +131,13 @@ class Warpgroup:
             described = AsyncOperation("wgmma", origin, (reads,), group="wgmma")
 
         def finish() -> None:
+            before = self._accumulators(operation)
             operation.result = execute_wgmma(
-                operation.instruction, self._accumulators(operation), self._a(operation),
-                operation.b, self.cta.smem, accumulate=operation.accumulate,
-                exact=machine.options.exact,
+                operation.instruction, before, self._a(operation), operation.b, self.cta.smem,
+                accumulate=operation.accumulate, exact=machine.options.exact,
             )  # fmt: skip
+            if machine.observer is not None and machine.observer.wants_products:
+                machine.observer.on_product(_product(operation, before, origin))
 
         operation.pending = Pending(
             "wgmma", origin, self.warps[0], [finish], [], described, after, tuple(self.warps)
@@ -153,6 +163,14 @@ class Warpgroup:
         if not operation.instruction.a_in_registers:
             return operation.a
         return np.concatenate([np.broadcast_to(p, (4, 32)) for p in operation.a_parts], axis=1)
+
+
+def _product(operation: WgmmaOperation, before: Any, origin: Origin) -> Product:
+    instruction = operation.instruction
+    return Product(
+        origin, instruction.k, accumulator_values(instruction, operation.result),
+        accumulator_values(instruction, before) if operation.accumulate else None,
+    )  # fmt: skip
 
 
 class WgmmaQueue:

@@ -136,6 +136,13 @@ def execute_wgmma(
     return total.view(np.uint32)
 
 
+def accumulator_values(instruction: Wgmma, registers: Registers) -> NDArray[Any]:
+    """Accumulator registers (n, 128) as the numbers of D, shape (64, N)."""
+    if instruction.d_type == "s32":
+        return np.ascontiguousarray(registers_to_matrix(registers)).view(np.int32)
+    return _values(instruction, registers)
+
+
 def wgmma_reads(instruction: Wgmma, a: int | None, b: int, smem: SharedMemory) -> NDArray[np.int64]:
     """Offsets of the 16-byte pieces of shared memory that the instruction reads.
 
