@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptxgen.emulator.addresses import SMEM_WINDOW_END
-from ptxgen.emulator.box import box_shape, smem_footprint
+from ptxgen.emulator.box import box_shape, global_footprint, smem_footprint
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.memory import POISON, SharedMemory
 from ptxgen.emulator.swizzle import PERIOD_BYTES, swizzle
@@ -212,6 +212,31 @@ def test_store_is_clipped_and_undoes_the_swizzle() -> None:
             at = swizzle(0x480 + row * 64 + 2 * i, "64B")
             wanted[5 + row, 16 + i] = smem.load_int(at, 2)
     assert np.array_equal(memory.read(m.address, 800).view(np.uint16).reshape(10, 40), wanted)
+
+
+def test_store_writes_whole_16_byte_units_past_the_last_element() -> None:
+    memory = GlobalMemory()
+    address = memory.allocate(3 * 144, "tensor")
+    memory.write(address, bytes(3 * 144))
+    described = TensorMap("tensor", 0, "bfloat16", (63, 3), (144,), (64, 3), (), "128B")
+    m = from_launch(described, address)
+    write_box(m, (0, 0), memory, np.full((3, 128), 7, np.uint8))
+    rows = memory.read(address, 3 * 144).reshape(3, 144)
+    assert (rows[:, :128] == 7).all()
+    assert not rows[:, 128:].any()
+    assert [int(a) for a in global_footprint(m, (0, 0), stored=True)[0]] == [
+        address + 144 * row for row in range(3)
+    ]
+    assert global_footprint(m, (0, 0), stored=True)[1] == 128
+
+
+def test_load_fills_from_the_first_element_outside() -> None:
+    memory = GlobalMemory()
+    m = make_map(memory, "uint16", 2, (64, 2), (64, 2))
+    narrow = DecodedMap(m.address, "uint16", (63, 2), (128,), (64, 2), (1, 1))
+    box = read_box(narrow, (0, 0), memory)
+    assert not box[:, 126:].any()
+    assert np.array_equal(box[:, :126], memory.read(m.address, 256).reshape(2, 128)[:, :126])
 
 
 def test_store_at_a_negative_coordinate_faults() -> None:

@@ -230,7 +230,9 @@ def store_tensor(
                 ),
             )
             if not scatter:
-                pieces, size = global_footprint(tensor_map, coordinates)
+                pieces, size = global_footprint(
+                    tensor_map, coordinates, stored=not copied.reduction
+                )
                 kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
                 if size and len(pieces):
                     writes = (Access(kind, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)

@@ -55,9 +55,11 @@ def read_box(tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalM
 def write_box(
     tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory, box: Box
 ) -> None:
-    """Store a box to global memory; elements past the end of the tensor are not written.
+    """Store a box to global memory; what lies past the end of the tensor is not written.
 
-    Raises: EmulationError (check_coordinates; negative coordinates, 715), OutOfBoundsError.
+    Along the inner dimension the end is rounded up to 16 bytes from the start of the row.
+    Raises: EmulationError (check_coordinates; negative coordinates, 715), OutOfBoundsError where a
+        row that is not a multiple of 16 bytes ends with its allocation.
     """
     shape, selection = select_store(tensor_map, coordinates)
     origin = origin_of_whole_box(tensor_map, shape, coordinates)
@@ -69,7 +71,7 @@ def write_box(
         if block.initialised is not None:
             block.initialised.reshape(-1, 16)[chunks] = True
         return
-    for block, offset, row, first, last in _pieces(shape, selection, memory):
+    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
         block.u8[offset + first : offset + last] = box[row, first:last]
         if block.initialised is not None:
             block.initialised[offset + first : offset + last] = True
@@ -154,7 +156,7 @@ def scatter_rows(
     if min(coordinates) < 0:
         raise EmulationError(f"a TMA store needs coordinates >= 0, got {tuple(coordinates)}")
     selection = select(tensor_map, shape, (coordinates[0], 0), steps)
-    for block, offset, row, first, last in _pieces(shape, selection, memory):
+    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
         block.u8[offset + first : offset + last] = box[row, first:last]
 
 

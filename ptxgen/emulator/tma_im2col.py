@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.box import Box, Offsets, check_coordinates
+from ptxgen.emulator.box import STORE_UNIT, Box, Offsets, check_coordinates
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.tensor_map import DecodedMap, Im2col
 from ptxgen.emulator.tma import NAN_FILL
@@ -71,6 +71,7 @@ def write_im2col(
     sources, inside = im2col_pixels(m, coordinates, (0,) * (m.rank - 2))
     size = m.element_bits // 8
     width = min(column.channels, max(m.dims[0] - coordinates[0], 0)) * size
+    width = -(-width // STORE_UNIT) * STORE_UNIT
     for row in np.flatnonzero(inside).tolist():
         if width:
             memory.write(int(sources[row]), np.ascontiguousarray(box[row, :width]))
