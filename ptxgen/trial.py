@@ -20,8 +20,22 @@ from ptxgen.quantize import numpy_dtype
 from ptxgen.scale_tiles import pack_scales
 from ptxgen.verification import Verdict, verify
 
-GUARD_BYTES = 256
-"""Poisoned bytes before and after D, which must stay as they are."""
+GUARD_BYTES = 1024
+"""Poisoned bytes before and after each operand on a GPU."""
+ALLOCATION_ALIGNMENT = 256
+"""Of the allocations of every device, in bytes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a device left behind."""
+
+    d: Any
+    """D, shape [M,N]."""
+    stray_bytes: int
+    """Bytes outside D, between its rows or around it, that were written."""
+    seconds: tuple[float, ...]
+    """Of each launch, until its result was there; the first one loads the text."""
 
 
 @dataclass(frozen=True)
@@ -66,31 +80,54 @@ def run_gemm(
     """
     operands = make_operands(problem, data, seed)
     emulated = device.name == "emulator"
-    guard = 0 if emulated else GUARD_BYTES  # the emulator sees every access outside a buffer
+    run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
+    exact = exact or not emulated or data == "integers"
+    verdict = verify(problem, operands, run.d, exact=exact, tile=tile, seed=seed, unit=unit,
+                     k_parts=k_parts)  # fmt: skip
+    first, last = run.seconds[0], run.seconds[-1]
+    return Trial(device.name, last, max(0.0, first - last), verdict, run.stray_bytes)
+
+
+def run_operands(
+    problem: Gemm,
+    operands: Operands,
+    launch: Launch,
+    ptx: str,
+    device: Device,
+    *,
+    launches: int = 1,
+) -> Run:
+    """Run `ptx` on `operands`, each at an address that is exactly as aligned as the problem says.
+
+    On a GPU poison surrounds every operand. The emulator faults on any access outside a buffer, so
+    there buffers end where operands do. D is poison before every launch.
+
+    Raises: as `Device.launch`.
+    """
+    guard = 0 if device.name == "emulator" else GUARD_BYTES
+    contents = {**buffer_contents(problem, operands), "d": bytes([POISON]) * problem.extent_bytes("d")}
+    starts, images, addresses = {}, {}, {}
     with ExitStack() as stack:
-        addresses = {}
-        for name, content in _contents(problem, operands).items():
-            addresses[name] = device.alloc(len(content))
-            stack.callback(device.free, addresses[name])
-            device.write(addresses[name], content)
-        extent = problem.extent_bytes("d")
-        start = device.alloc(extent + 2 * guard)
-        stack.callback(device.free, start)
-        addresses["d"] = start + guard
-        durations = []
-        for _ in range(1 if emulated else 2):
-            device.write(start, bytes([POISON]) * (extent + 2 * guard))
+        for name, content in contents.items():
+            alignment = getattr(problem, f"{name}_alignment", ALLOCATION_ALIGNMENT)
+            starts[name] = guard + alignment % ALLOCATION_ALIGNMENT
+            before, after = bytes([POISON]) * starts[name], bytes([POISON]) * guard
+            images[name] = before + content + after
+            base = device.alloc(len(images[name]))
+            stack.callback(device.free, base)
+            device.write(base, images[name])
+            addresses[name] = base + starts[name]
+        seconds = []
+        for _ in range(launches):
+            device.write(addresses["d"] - starts["d"], images["d"])
             began = time.perf_counter()
             if problem.m and problem.n:
                 device.launch(launch, ptx, addresses)
-            device.read(start, 0)
-            durations.append(time.perf_counter() - began)
-        raw = np.frombuffer(device.read(start, extent + 2 * guard), np.uint8)
-    d, stray = _split(problem, raw, guard)
-    exact = exact or not emulated or data == "integers"
-    verdict = verify(problem, operands, d, exact=exact, tile=tile, seed=seed, unit=unit,
-                     k_parts=k_parts)  # fmt: skip
-    return Trial(device.name, durations[-1], max(0.0, durations[0] - durations[-1]), verdict, stray)
+            device.read(addresses["d"], 0)
+            seconds.append(time.perf_counter() - began)
+        raw = device.read(addresses["d"] - starts["d"], len(images["d"]))
+    d, stray = _split(problem, np.frombuffer(raw, np.uint8), starts["d"])
+    return Run(d, stray, tuple(seconds))
 
 
 def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[str, bytes]]:
@@ -127,18 +164,17 @@ def digest(ptx: str) -> str:
     return hashlib.sha256(ptx.encode()).hexdigest()
 
 
-def _contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
+def buffer_contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
     """The bytes of each input buffer, by its name in the launch."""
     contents = {
         "a": _storage(operands.a, problem.a, problem.extent_bytes("a")),
         "b": _storage(operands.b, problem.b, problem.extent_bytes("b")),
     }
-    if operands.scale_a is not None and operands.scale_b is not None and problem.scale in MICRO_SCALES:
-        contents["scale_a"] = pack_scales(operands.scale_a).tobytes()
-        contents["scale_b"] = pack_scales(operands.scale_b).tobytes()
-    elif operands.scale_a is not None and operands.scale_b is not None:
-        contents["scale_a"] = operands.scale_a.tobytes()
-        contents["scale_b"] = operands.scale_b.tobytes()
+    for name, scale in (("scale_a", operands.scale_a), ("scale_b", operands.scale_b)):
+        if scale is not None and problem.scale in MICRO_SCALES:
+            contents[name] = pack_scales(scale).tobytes()
+        elif scale is not None:
+            contents[name] = _storage(scale, "f32", 4 * getattr(problem, f"{name}_length"))
     return contents
 
 
@@ -148,20 +184,20 @@ def _storage(x: Any, name: str, nbytes: int) -> bytes:
         return b""
     if dtype(name).is_packed:
         return storage(x, name)
-    first = x.view(np.uint8)
-    return np.lib.stride_tricks.as_strided(first, (nbytes,), (1,)).tobytes()
+    words = x.view(f"u{x.itemsize}")  # as_strided does not know every type of ml_dtypes
+    return np.lib.stride_tricks.as_strided(words, (nbytes // x.itemsize,), (x.itemsize,)).tobytes()
 
 
-def _split(problem: Gemm, raw: Any, guard: int) -> tuple[Any, int]:
-    """D as an array of shape [M,N], and how many bytes outside it are not poison any more."""
+def _split(problem: Gemm, raw: Any, start: int) -> tuple[Any, int]:
+    """D, which begins at byte `start` of `raw`, and how many bytes outside it are not poison."""
     kind = numpy_dtype(problem.d)
     if not problem.m or not problem.n:
         return np.empty((problem.m, problem.n), kind), int(np.count_nonzero(raw != POISON))
     pitch = problem.stride("d") * kind.itemsize
     width = problem.n * kind.itemsize
     inside = np.zeros(raw.size, bool)
-    rows = np.lib.stride_tricks.as_strided(inside[guard:], (problem.m, width), (pitch, 1))
+    rows = np.lib.stride_tricks.as_strided(inside[start:], (problem.m, width), (pitch, 1))
     rows[...] = True
-    values = np.lib.stride_tricks.as_strided(raw[guard:], (problem.m, width), (pitch, 1))
+    values = np.lib.stride_tricks.as_strided(raw[start:], (problem.m, width), (pitch, 1))
     stray = int(np.count_nonzero(raw[~inside] != POISON))
     return np.ascontiguousarray(values).view(kind), stray
