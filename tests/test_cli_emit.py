@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -31,6 +32,14 @@ def test_the_help_of_a_command_begins_with_its_line_in_the_list(name: str) -> No
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
     assert COMMANDS[name] in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_no_two_options_of_one_name(name: str) -> None:
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    names = [option for parameter in command.params for option in parameter.opts]
+    assert len(names) == len(set(names))
 
 
 def test_emit_prints_ptx_and_nothing_else() -> None:

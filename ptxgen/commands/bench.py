@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.options import (
+    TARGETS,
+    config_options,
+    kinds_of,
+    measurement_options,
+    problem_options,
+    select,
+)
 from ptxgen.commands.output import json_option, note, output_files, print_json, print_table
 
 CUSTOM = "custom"
@@ -17,20 +24,7 @@ CUSTOM = "custom"
 @click.argument("target", type=click.Choice(TARGETS))
 @problem_options
 @config_options
-@click.option(
-    "--set",
-    "set_names",
-    multiple=True,
-    metavar="NAME",
-    help="A named set of shapes; may be given several times. [default: --m, --n, --k]",
-)
-@click.option(
-    "--kind",
-    "kind_names",
-    multiple=True,
-    metavar="NAME",
-    help="Formats, scales and accumulation of the sets. [default: fp8-tensor]",
-)
+@measurement_options
 @click.option("--list", "list_sets", is_flag=True, help="List the sets and kinds, and stop.")
 @click.option(
     "--config", "config_json", metavar="JSON", help="Fields of the config, as tune prints them."
@@ -55,14 +49,6 @@ CUSTOM = "custom"
     help="Stop beginning problems after this long.",
 )
 @click.option("--rounds", type=click.IntRange(2), help="At most so many paired rounds.")
-@click.option(
-    "--executor",
-    default="threads",
-    show_default=True,
-    metavar="KIND[:N]",
-    help="Where kernels are assembled: threads:N, processes:N or MODULE:ATTRIBUTE.",
-)
-@click.option("--gpu", "gpu_index", type=click.IntRange(0), help="Which GPU.")
 @click.option("--measured-by", metavar="NAME", help="Who measures, for the report.")
 @click.option("-o", "--output", metavar="PATH", help="Write the report there, as JSON.")
 @click.option("--plot", metavar="PATH", help="Draw roofline and bars there (.png, .svg, .pdf).")
@@ -131,16 +117,14 @@ def _cases(
     values: dict[str, Any],
 ) -> list[Any]:  # fmt: skip
     """The cases that the options describe."""
-    from ptxgen.benchmark.sets import bench_set, kind
+    from ptxgen.benchmark.sets import bench_set
     from ptxgen.benchmark.suite import Case, cases_of
 
+    kinds = kinds_of(set_names, kind_names)
     if set_names:
         if config_json:
             raise click.UsageError("--config belongs to one problem, not to a --set")
-        kinds = [kind(name) for name in kind_names or ("fp8-tensor",)]
         return cases_of([bench_set(name) for name in set_names], kinds)
-    if kind_names:
-        raise click.UsageError("--kind belongs to a --set; a problem has --a, --scale, ...")
     selection = select(values)
     chosen = selection.config if selection.chosen else None
     if config_json:

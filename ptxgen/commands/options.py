@@ -79,7 +79,7 @@ _CONFIG = (
     click.option("--cluster", type=SizeList("m", "n", required=1),
                  help="CTAs that share tiles, along M and along N."),
     click.option("--warpgroups", type=int, help="Consumer warpgroups."),
-    click.option("--kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
+    click.option("--mma-kind", "kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
                  show_default=True, help="Kind of tcgen05.mma; auto: what the formats call for."),
     click.option("--cta-group", type=int, help="CTAs that work on one tcgen05 MMA: 1 or 2."),
     click.option("--scheduler", type=click.Choice(["static", "clc"]),
@@ -88,6 +88,17 @@ _CONFIG = (
                  default="auto", show_default=True, help="Swizzle of A and B in shared memory."),
     click.option("--store", type=click.Choice(["auto", "tma", "global"]), default="auto",
                  show_default=True, help="How D is stored."),
+)  # fmt: skip
+
+_MEASUREMENT = (
+    click.option("--set", "set_names", multiple=True, metavar="NAME",
+                 help="A named set of shapes; may be given several times. "
+                 "[default: --m, --n, --k]"),
+    click.option("--kind", "kind_names", multiple=True, metavar="NAME",
+                 help="Formats, scales and accumulation of the sets. [default: fp8-tensor]"),
+    click.option("--executor", default="threads", show_default=True, metavar="KIND[:N]",
+                 help="Where kernels are assembled: threads:N, processes:N or MODULE:ATTRIBUTE."),
+    click.option("--gpu", "gpu_index", type=click.IntRange(0), help="Which GPU."),
 )  # fmt: skip
 
 
@@ -103,6 +114,25 @@ def config_options(command: F) -> F:
     for option in reversed(_CONFIG):
         command = option(command)
     return command
+
+
+def measurement_options(command: F) -> F:
+    """Add the options that say what is measured, and where."""
+    for option in reversed(_MEASUREMENT):
+        command = option(command)
+    return command
+
+
+def kinds_of(set_names: tuple[str, ...], kind_names: tuple[str, ...]) -> list[Any]:
+    """The kinds in which the shapes of sets are measured; none without a set.
+
+    Raises: UsageError if kinds are given without a set; ArgumentError if there is no such kind.
+    """
+    from ptxgen.benchmark.sets import kind
+
+    if kind_names and not set_names:
+        raise click.UsageError("--kind belongs to a --set; a problem has --a, --scale, ...")
+    return [kind(name) for name in kind_names or ("fp8-tensor",)] if set_names else []
 
 
 @dataclass(frozen=True)

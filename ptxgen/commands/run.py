@@ -97,8 +97,8 @@ def open_device(name: str, exact: bool = False) -> Any:
 def _run_gemm(
     device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
 ) -> None:
-    from ptxgen.renderer import render
     from ptxgen.kernels import k_parts
+    from ptxgen.renderer import render
     from ptxgen.trial import digest, run_gemm
 
     selection = select(values)

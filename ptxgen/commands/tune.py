@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.options import (
+    TARGETS,
+    config_options,
+    kinds_of,
+    measurement_options,
+    problem_options,
+    select,
+)
 from ptxgen.commands.output import json_option, note, output_files, print_json, print_table
 
 
@@ -17,20 +24,7 @@ from ptxgen.commands.output import json_option, note, output_files, print_json, 
 @click.argument("target", type=click.Choice(TARGETS))
 @problem_options
 @config_options
-@click.option(
-    "--set",
-    "set_names",
-    multiple=True,
-    metavar="NAME",
-    help="A named set of shapes; may be given several times. [default: --m, --n, --k]",
-)
-@click.option(
-    "--kind",
-    "kind_names",
-    multiple=True,
-    metavar="NAME",
-    help="Formats, scales and accumulation of the sets. [default: fp8-tensor]",
-)
+@measurement_options
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -65,14 +59,6 @@ from ptxgen.commands.output import json_option, note, output_files, print_json, 
     help="Write the fastest config of each problem there, "
     "as the JSON of a table that ships; problems already in it are kept or replaced.",
 )
-@click.option(
-    "--executor",
-    default="threads",
-    show_default=True,
-    metavar="KIND[:N]",
-    help="Where kernels are assembled: threads:N, processes:N or MODULE:ATTRIBUTE.",
-)
-@click.option("--gpu", "gpu_index", type=click.IntRange(0), help="Which GPU.")
 @json_option
 def command(
     target: str,
@@ -168,14 +154,12 @@ def _problems(
     set_names: tuple[str, ...], kind_names: tuple[str, ...], values: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The problems that the options describe, without repetition, and fixed fields of a config."""
-    from ptxgen.benchmark.sets import bench_set, kind
+    from ptxgen.benchmark.sets import bench_set
 
     selection = select(values)
+    kinds = kinds_of(set_names, kind_names)
     if not set_names:
-        if kind_names:
-            raise click.UsageError("--kind belongs to a --set; a problem has --a, --scale, ...")
         return [selection.problem], selection.chosen
-    kinds = [kind(name) for name in kind_names or ("fp8-tensor",)]
     shapes = [shape for name in set_names for shape in bench_set(name).shapes]
     problems = dict.fromkeys(k.problem(shape) for k in kinds for shape in shapes)
     return list(problems), selection.chosen
