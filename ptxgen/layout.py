@@ -213,6 +213,11 @@ class DStaging:
     """Buffers of one warpgroup: one is filled while the other is stored."""
 
     @property
+    def buffer_bytes(self) -> int:
+        """One staging buffer: 128 bytes of each row."""
+        return self.rows * 128
+
+    @property
     def box_bytes(self) -> int:
         """Width of a box in bytes: 128, 64, 32 or 16 (not swizzled)."""
         return next(w for w in (128, 64, 32, 16) if self.tile_n * self.dtype.bytes % w == 0)

@@ -42,12 +42,12 @@ def storage(x: Array, name: str) -> bytes:
     """The bytes in memory of a matrix of shape [rows, columns], from its first element to past its
     last, the gaps between its rows included.
 
-    x: one element of dtype `name` a byte; its row stride may be larger than its row.
+    x: one element of the packed dtype `name` a byte; its row stride may be larger than its row.
     """
     rows, columns = x.shape
     if not rows or not columns:
         return b""
     stride = x.strides[0] // x.itemsize if rows > 1 else columns
     count = (rows - 1) * stride + columns
-    elements = np.lib.stride_tricks.as_strided(x, (1, count), (0, x.itemsize))
-    return pack(elements, name).tobytes()
+    codes = np.lib.stride_tricks.as_strided(x.view(np.uint8), (1, count), (0, 1))
+    return pack(codes, name).tobytes()

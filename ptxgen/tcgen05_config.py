@@ -1,7 +1,7 @@
 """What kernels on tcgen05 have in common: fields of their Configs, and what follows from them."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
@@ -9,6 +9,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up
 from ptxgen.scale_tiles import ScaleTile
 from ptxgen.tmem import AccumulatorLayout, TmemMap
+from ptxgen.tmem_chunks import SwappedStaging
 
 TARGETS = ("sm_100a", "sm_100f", "sm_103a")
 TARGET = "sm_100a"
@@ -39,14 +40,18 @@ class Tcgen05Config:
     scale: str
     target: str = TARGET
     cta_group: int = 1
-    """CTAs that work on one MMA: 1, or 2 (a pair along M, which splits both operands)."""
+    """CTAs that work on one MMA: 1, or 2 (a pair along the MMA's rows; it splits both operands)."""
+    swap_ab: bool = False
+    """Whether B takes the MMA's rows and A its columns, so that few rows of A waste nothing: the
+    MMA is as wide as the rows that a tile has."""
     tile_m: int = 128
-    """Rows of D of one CTA; the MMA has cta_group times as many."""
+    """Rows of D of one CTA; swapped: at most."""
     tile_n: int = 128
+    """Columns of D of one CTA."""
     tile_k: int = 64
     stages: int = 4
     cluster_m: int = 1
-    """CTAs of a cluster along M: pairs, which share B tiles."""
+    """CTAs of a cluster along M: they share B tiles."""
     cluster_n: int = 1
     """CTAs of a cluster along N: they share A tiles."""
     accumulators: int = 2
@@ -66,7 +71,8 @@ class Tcgen05Config:
         """The words of the config's name."""
         return (
             self.NAME, self.target.removeprefix("sm_"), self.a, self.b, self.d, self.layout,
-            self.scale, f"g{self.cta_group}", f"{self.tile_m}x{self.tile_n}x{self.tile_k}",
+            self.scale, *(("swapped",) if self.swap_ab else ()), f"g{self.cta_group}",
+            f"{self.tile_m}x{self.tile_n}x{self.tile_k}",
             f"s{self.stages}", f"c{self.cluster_m}x{self.cluster_n}", f"t{self.accumulators}",
             self.scheduler, f"swizzle{self.swizzle_bytes}", self.store,
         )  # fmt: skip
@@ -77,35 +83,84 @@ class Tcgen05Config:
         return self.cluster_m * self.cluster_n
 
     @property
+    def rows(self) -> int:
+        """Rows of the MMA that one CTA holds."""
+        return self.tile_n if self.swap_ab else self.tile_m
+
+    @property
+    def columns(self) -> int:
+        """Columns of the MMA; swapped: at most."""
+        return self.tile_m if self.swap_ab else self.tile_n
+
+    @property
+    def cluster_rows(self) -> int:
+        """CTAs of a cluster along the MMA's rows."""
+        return self.cluster_n if self.swap_ab else self.cluster_m
+
+    @property
+    def cluster_columns(self) -> int:
+        """CTAs of a cluster along the MMA's columns."""
+        return self.cluster_m if self.swap_ab else self.cluster_n
+
+    @property
+    def operands(self) -> tuple[str, str]:
+        """What the MMA takes as its rows and as its columns: a or b."""
+        return ("b", "a") if self.swap_ab else ("a", "b")
+
+    @property
+    def view(self) -> Self:
+        """The tile and the cluster as the MMA sees them, for templates: m are rows, n columns."""
+        return replace(
+            self, tile_m=self.rows, tile_n=self.columns, cluster_m=self.cluster_rows,
+            cluster_n=self.cluster_columns,
+        )  # fmt: skip
+
+    @property
     def mma_m(self) -> int:
         """Rows of one MMA, over all CTAs that take part."""
-        return self.tile_m * self.cta_group
+        return self.rows * self.cta_group
+
+    @property
+    def row_tile(self) -> OperandTile:
+        """Tile of the MMA's first operand in one CTA: its own rows."""
+        return self._operand_tile(self.operands[0], self.rows, self.cluster_columns)
+
+    @property
+    def column_tile(self) -> OperandTile:
+        """Tile of the MMA's second operand in one CTA: all columns, or half of them in a pair."""
+        return self._operand_tile(
+            self.operands[1], self.columns // self.cta_group, self.cluster_rows // self.cta_group
+        )
+
+    def _operand_tile(self, operand: str, extent: int, slices: int) -> OperandTile:
+        k_major = self.layout[0] == "n" if operand == "a" else self.layout[1] == "t"
+        kind = dtype(getattr(self, operand))
+        return OperandTile(kind, k_major, self.swizzle_bytes, extent, self.tile_k, slices)
 
     @property
     def a_tile(self) -> OperandTile:
-        """A's tile in shared memory of one CTA: its own rows."""
-        return OperandTile(
-            dtype(self.a), self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
-            self.cluster_n,
-        )  # fmt: skip
+        """A's tile in shared memory of one CTA."""
+        return self.column_tile if self.swap_ab else self.row_tile
 
     @property
     def b_tile(self) -> OperandTile:
-        """B's tile in shared memory of one CTA: all columns, or half of them in a pair."""
-        return OperandTile(
-            dtype(self.b), self.layout[1] == "t", self.swizzle_bytes, self.tile_n // self.cta_group,
-            self.tile_k, self.cluster_m // self.cta_group,
-        )  # fmt: skip
+        """B's tile in shared memory of one CTA."""
+        return self.row_tile if self.swap_ab else self.column_tile
+
+    @property
+    def column_step(self) -> int:
+        """What the columns of an MMA are a multiple of. Each kernel says."""
+        raise NotImplementedError
 
     @property
     def scale_tiles(self) -> tuple[ScaleTile, ...]:
-        """Scales that the MMA itself applies, for A and B; none in most kernels."""
+        """Scales that the MMA itself applies, of its rows and columns; none in most kernels."""
         return ()
 
     @property
     def accumulator(self) -> AccumulatorLayout:
         """Where this CTA's part of D stands in tensor memory."""
-        return AccumulatorLayout.of(self.cta_group, self.tile_m, self.tile_n)
+        return AccumulatorLayout.of(self.cta_group, self.rows, self.columns)
 
     @property
     def tmem_regions(self) -> list[tuple[str, int, str]]:
@@ -122,30 +177,43 @@ class Tcgen05Config:
         return TmemMap.lay_out(self.tmem_regions)
 
     @property
-    def staging(self) -> DStaging | None:
+    def staging(self) -> DStaging | SwappedStaging | None:
         """How a warp's part of D goes through shared memory; None if it does not."""
         if self.store != "tma":
             return None
+        if self.swap_ab:
+            return self.swapped_staging
         layout = self.accumulator
         return DStaging(dtype(self.d), layout.columns, layout.warp_rows)
 
     @property
+    def swapped_staging(self) -> SwappedStaging:
+        """In what pieces a warp takes a swapped accumulator: as fine as the columns of an MMA."""
+        return SwappedStaging(self.accumulator.warp_rows, min(16, self.column_step))
+
+    @property
     def warp_buffer_bytes(self) -> int:
-        """One staging buffer of one warp: 128 bytes of each of its rows."""
-        return self.accumulator.warp_rows * 128 if self.store == "tma" else 0
+        """One staging buffer of one warp."""
+        return self.staging.buffer_bytes if self.staging else 0
+
+    @property
+    def warp_staging_bytes(self) -> int:
+        """All staging buffers of one warp."""
+        return self.staging.NUM_BUFFERS * self.warp_buffer_bytes if self.staging else 0
 
     @property
     def staging_bytes(self) -> int:
         """Shared memory through which D is stored."""
-        return EPILOGUE_WARPS * DStaging.NUM_BUFFERS * self.warp_buffer_bytes
+        return EPILOGUE_WARPS * self.warp_staging_bytes
 
     @property
     def stage_sizes(self) -> tuple[tuple[str, int, str], ...]:
         """(name, bytes, what) of the parts of one stage; each begins at a multiple of 1024."""
-        parts = [("a", self.a_tile.nbytes, "A tile"), ("b", self.b_tile.nbytes, "B tile")]
-        for tile in self.scale_tiles:
-            what = f"scales of {tile.operand.upper()}"
-            parts.append((f"sf{tile.operand}", tile.nbytes, what))
+        tiles = zip(self.operands, (self.row_tile, self.column_tile), strict=True)
+        parts = [(name, tile.nbytes, f"{name.upper()} tile") for name, tile in tiles]
+        for scales in self.scale_tiles:
+            what = f"scales of {scales.operand.upper()}"
+            parts.append((f"sf{scales.operand}", scales.nbytes, what))
         return tuple(parts)
 
     @property
@@ -157,7 +225,7 @@ class Tcgen05Config:
     def tx_bytes(self) -> int:
         """What the full barrier counts down for one k-tile, over all CTAs that take part."""
         scale_bytes = sum(tile.nbytes for tile in self.scale_tiles)
-        return self.cta_group * (self.a_tile.tx_bytes + self.b_tile.tx_bytes + scale_bytes)
+        return self.cta_group * (self.row_tile.tx_bytes + self.column_tile.tx_bytes + scale_bytes)
 
     @property
     def barrier_counts(self) -> dict[str, int]:
@@ -207,7 +275,8 @@ class Tcgen05Config:
         for name, allowed in (
             ("target", TARGETS),
             ("cta_group", (1, 2)),
-            ("tile_m", (64, 128)),
+            ("swap_ab", (False, True)),
+            ("tile_n" if self.swap_ab else "tile_m", (64, 128)),
             ("stages", range(1, MAX_STAGES + 1)),
             ("cluster_m", (1, 2, 4)),
             ("cluster_n", (1, 2, 4)),
@@ -217,17 +286,29 @@ class Tcgen05Config:
             ("store", ("tma", "global")),
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or value not in allowed:
+            if (isinstance(value, bool) and name != "swap_ab") or value not in allowed:
                 shown = (
                     f"from {allowed.start} to {allowed[-1]}"
                     if isinstance(allowed, range)
                     else f"one of {', '.join(map(str, allowed))}"
                 )
                 raise ConfigError(f"{name}={value!r} must be {shown}")
-        if self.cluster_ctas > MAX_CLUSTER_CTAS or self.cluster_m % self.cta_group:
+        if self.cluster_ctas > MAX_CLUSTER_CTAS or self.cluster_rows % self.cta_group:
+            along, hint = (
+                ("N", f"1x{self.cta_group}") if self.swap_ab else ("M", f"{self.cta_group}x1")
+            )
             raise ConfigError(
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most {MAX_CLUSTER_CTAS} "
-                f"CTAs, and whole pairs along M with cta_group=2; try {self.cta_group}x1"
+                f"CTAs, and whole pairs along {along} with cta_group=2; try {hint}"
+            )
+        if self.swap_ab and self.cta_group == 2 and self.rows == 64:
+            raise ConfigError(
+                f"tile_n={self.tile_n} of a swapped pair must be 128: with 64 rows in each CTA the "
+                "pair's halves of N change with the rows that a tile has; try cta_group=1"
+            )
+        if self.swap_ab and self.store == "tma" and dtype(self.d).bytes != 2:
+            raise ConfigError(
+                f"store=tma with swap_ab transposes 16-bit values, got d={self.d}; try store=global"
             )
 
     def check_memory(self) -> None:

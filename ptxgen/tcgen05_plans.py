@@ -1,8 +1,8 @@
 """What plans of kernels on tcgen05 have in common: protocol tables, launch, printed fields."""
 
 from ptxgen.dtypes import dtype
-from ptxgen.launch import Buffer, Launch, Param, TensorMap
-from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
+from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
 from ptxgen.operand_maps import tensor_map
 from ptxgen.plans import Barrier
 from ptxgen.problem import Gemm
@@ -14,8 +14,14 @@ from ptxgen.tcgen05_config import (
     EPILOGUE_WARPS,
     Tcgen05Config,
 )
-from ptxgen.tcgen05_descriptors import SmemDescriptor
-from ptxgen.tmem_chunks import chunk_registers, chunks
+from ptxgen.tcgen05_descriptors import N_SHIFT, SmemDescriptor
+from ptxgen.tmem_chunks import (
+    GROUP_REGISTERS,
+    SwappedStaging,
+    chunk_registers,
+    chunks,
+    swapped_chunk,
+)
 
 NUM_SMS = 148
 """SMs of a B200, when no device is given."""
@@ -37,7 +43,8 @@ def smem_map(config: Tcgen05Config) -> tuple[SmemRegion, ...]:
             place += align_up(nbytes, TILE_ALIGNMENT)
     offsets = config.offsets
     if config.staging_bytes:
-        what = f"D staging, {DStaging.NUM_BUFFERS} buffers per epilogue warp"
+        buffers = config.warp_staging_bytes // config.warp_buffer_bytes
+        what = f"D staging, {buffers} buffers per epilogue warp"
         regions.append(SmemRegion("d", offsets["d"], config.staging_bytes, what))
     if config.scheduler == "clc":
         size = ANSWER_BYTES * ANSWERS
@@ -50,7 +57,7 @@ def smem_map(config: Tcgen05Config) -> tuple[SmemRegion, ...]:
 
 def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
     """The barrier protocol, in the order of `config.barrier_counts`."""
-    issuers = config.cluster_m // config.cta_group + config.cluster_n - 1
+    issuers = config.cluster_rows // config.cta_group + config.cluster_columns - 1
     pair = " of the leader" if config.cta_group == 2 else ""
     both = " of both CTAs" if config.cta_group == 2 else ""
     mma_threads = config.cluster_ctas // config.cta_group
@@ -89,8 +96,9 @@ def launch(
 
     operand_maps: the tensor maps of what is loaded. scale_buffers: those of scales, if any.
     """
-    num_m_tiles = -(-problem.m // (config.tile_m * config.cluster_m))
-    num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
+    rows, columns = (problem.n, problem.m) if config.swap_ab else (problem.m, problem.n)
+    num_m_tiles = -(-rows // (config.rows * config.cluster_rows))
+    num_n_tiles = -(-columns // (config.columns * config.cluster_columns))
     num_tiles = num_m_tiles * num_n_tiles
     clusters = max(1, num_tiles)
     if config.scheduler == "static":
@@ -105,15 +113,19 @@ def launch(
         params.append(Param("d_pointer", "pointer", "d"))
         params.append(Param("d_stride_bytes", "u64", stride_bytes))
     if not config.scale_tiles:
-        params += [Param(buffer.name, "pointer", buffer.name) for buffer in scale_buffers]
+        names = [buffer.name for buffer in scale_buffers]
+        sources = names[::-1] if config.swap_ab else names
+        params += [
+            Param(name, "pointer", source) for name, source in zip(names, sources, strict=True)
+        ]
     params += [
-        Param("m", "u32", problem.m),
-        Param("n", "u32", problem.n),
+        Param("m", "u32", rows),
+        Param("n", "u32", columns),
         Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
         Param("num_m_tiles", "u32", num_m_tiles),
         Param("num_n_tiles", "u32", num_n_tiles),
         Param("num_tiles", "u32", num_tiles),
-        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
+        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_rows)),
         Param("alpha", "f32", problem.alpha),
     ]
     buffers = [
@@ -134,19 +146,29 @@ def launch(
 
 
 def operand_map_params(problem: Gemm, config: Tcgen05Config) -> list[Param]:
-    """Tensor maps of A and B as their tiles want them."""
+    """Tensor maps of the MMA's rows (a_map) and columns (b_map) as their tiles want them."""
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
-    maps: list[tuple[str, TensorMap]] = [
-        ("a_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
-        ("b_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
+    maps = [
+        tensor_map(problem, operand, tile.box, swizzle)
+        for operand, tile in zip(
+            config.operands, (config.row_tile, config.column_tile), strict=True
+        )
     ]
-    return [Param(name, "tensor_map", value) for name, value in maps]
+    return [
+        Param(name, "tensor_map", value)
+        for name, value in zip(("a_map", "b_map"), maps, strict=True)
+    ]
 
 
 def frame_fields(config: Tcgen05Config) -> dict[str, object]:
     """What the frame and the parts that are the same in all kernels print."""
     return {
-        "config": config,
+        "config": config.view,
+        "swapped": config.swap_ab,
+        "splits_columns": config.swap_ab and config.cta_group == 2,
+        "column_step_less_1": config.column_step - 1,
+        "columns_unit": 1 << N_SHIFT >> 3,
+        "column_step_mask": hex(0xFFFFFFFF & -config.column_step),
         "mma_m": config.mma_m,
         "cta_threads": CTA_THREADS,
         "stages": config.stages,
@@ -171,8 +193,8 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
 
 def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
     """Ranks and masks. Rank = m rank + cluster_m * n rank; a pair is two neighbours along M."""
-    group, cluster_m = config.cta_group, config.cluster_m
-    a_mask = sum(1 << (n * cluster_m) for n in range(config.cluster_n))
+    group, cluster_m = config.cta_group, config.cluster_rows
+    a_mask = sum(1 << (n * cluster_m) for n in range(config.cluster_columns))
     pair_bits = (1 << group) - 1
     return {
         "cluster_ctas": config.cluster_ctas,
@@ -184,8 +206,8 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
         "pair_shift": group - 1,
         "cluster_m_mask": cluster_m - 1,
         "cluster_m_shift": cluster_m.bit_length() - 1,
-        "shares_a": config.a_tile.is_shared,
-        "shares_b": config.b_tile.is_shared,
+        "shares_a": config.row_tile.is_shared,
+        "shares_b": config.column_tile.is_shared,
         "a_mask": a_mask,
         "b_mask": sum(1 << (i * group) for i in range(cluster_m // group)),
         "multicasts_commit": config.cluster_ctas > 1,
@@ -196,7 +218,7 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
 
 def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
     """Where operands are loaded to, and the descriptors through which the MMA reads them."""
-    a, b = config.a_tile, config.b_tile
+    a, b = config.row_tile, config.column_tile
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     descriptors = [
         SmemDescriptor(t.descriptor.leading_bytes, t.descriptor.stride_bytes, swizzle).encode()
@@ -212,7 +234,7 @@ def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
         "k_tile_step": a.k,
         "stage_bytes": config.stage_bytes,
         "stage_units": config.stage_bytes >> 4,
-        "b_offset": places["b[0]"],
+        "b_offset": places[f"{config.operands[1]}[0]"],
         "tx_bytes": config.tx_bytes,
         "a_descriptor": hex(descriptors[0]),
         "b_descriptor": hex(descriptors[1]),
@@ -243,16 +265,36 @@ def _epilogue_fields(config: Tcgen05Config) -> dict[str, object]:
         "row_warp_mask": layout.row_warps - 1,
         "row_warp_shift": layout.row_warps.bit_length() - 1,
         "integer": integer,
-        "chunks": chunks(layout, staging, integer),
-        "chunk_registers": chunk_registers(layout, staging),
+        **_chunk_fields(config, integer),
         "zero_columns": list(range(0, layout.columns, ZERO_COLUMNS)),
         "zero_registers": "{" + ", ".join(["%zero"] * ZERO_COLUMNS) + "}",
         "staging": staging,
-        "staging_bytes": DStaging.NUM_BUFFERS * config.warp_buffer_bytes,
+        "staging_bytes": config.warp_staging_bytes,
         "staging_buffer_bytes": config.warp_buffer_bytes,
         "packed": d.bytes == 2,
         "d_bytes": d.bytes,
         "store_type": "b16" if d.bytes == 2 else "b32",
         "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32"}.get(config.d, ""),
         "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32"}.get(config.d, "mov.b32"),
+    }
+
+
+def _chunk_fields(config: Tcgen05Config, integer: bool) -> dict[str, object]:
+    """In what pieces a warp takes its accumulator to D."""
+    layout, staging = config.accumulator, config.staging
+    if config.swap_ab:
+        pieces = config.swapped_staging
+        chunk = swapped_chunk(pieces, layout.halves, integer)
+        registers = sum(load.repeat for load in chunk.loads) * GROUP_REGISTERS
+        return {
+            "chunk": chunk,
+            "chunk_registers": registers,
+            "chunk_rows": pieces.rows,
+            "pack_registers": registers // 2,
+            "staging_waits": pieces.NUM_BUFFERS - 1,
+        }
+    assert not isinstance(staging, SwappedStaging)
+    return {
+        "chunks": chunks(layout, staging, integer),
+        "chunk_registers": chunk_registers(layout, staging),
     }

@@ -44,6 +44,8 @@ class Group:
     """Where the pairs go when D is a 16-bit format."""
     placed: tuple[dict[str, str], ...]
     """For each value its register, and the registers that name its column and row."""
+    turned: tuple[dict[str, str], ...]
+    """The same where columns of the accumulator are rows of D."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,117 @@ class Chunk:
     halves: tuple[Half, ...]
     boxes: tuple[DBox, ...]
     is_last: bool
+
+
+@dataclass(frozen=True)
+class SwappedStaging:
+    """How a warp takes an accumulator whose columns are rows of D through shared memory.
+
+    A buffer holds some rows of D, of the columns of D that the warp has: a box of 64 or 32 bytes
+    swizzled by its width. stmatrix.trans turns 8 x 8 blocks of the fragment on the way.
+    """
+
+    warp_rows: int
+    """Lanes of the accumulator that the warp has, which are columns of D: 32 or 16."""
+    rows: int
+    """Rows of D of one buffer: 16, or 8."""
+
+    NUM_BUFFERS = 4
+
+    @property
+    def box_bytes(self) -> int:
+        """Width of a box in bytes."""
+        return 2 * self.warp_rows
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """TMA box in elements, columns of D first."""
+        return self.warp_rows, self.rows
+
+    @property
+    def swizzle(self) -> str:
+        """Swizzle of the tensor map of D."""
+        return f"{self.box_bytes}B"
+
+    @property
+    def row_shift(self) -> int:
+        """Row bits that are dropped before they are XORed into the chunk index."""
+        return {64: 1, 32: 2}[self.box_bytes]
+
+    @property
+    def row_mask(self) -> int:
+        """Row bits (after the shift) that are XORed into the chunk index."""
+        return self.box_bytes // 16 - 1
+
+    @property
+    def buffer_bytes(self) -> int:
+        """One staging buffer."""
+        return self.rows * self.box_bytes
+
+
+@dataclass(frozen=True)
+class SwappedHalf:
+    """The part of a chunk in 16 lanes, which are columns of D."""
+
+    row: int
+    """First lane, from the warp's first."""
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class TransposedStore:
+    """One stmatrix.trans into the staging buffer: 8 rows of D."""
+
+    offset: int
+    """Bytes from the start of the buffer, added to the lane's address."""
+    num_matrices: int
+    registers: str
+    """Packed pairs of all halves, as a PTX vector."""
+
+
+@dataclass(frozen=True)
+class SwappedChunk:
+    """Some columns of an accumulator, which are rows of D, in all lanes of a warp."""
+
+    loads: tuple[TmemLoad, ...]
+    conversions: tuple[dict[str, str], ...]
+    halves: tuple[SwappedHalf, ...]
+    stores: tuple[TransposedStore, ...]
+
+
+def swapped_chunk(staging: SwappedStaging, halves_of_lanes: int, integer: bool) -> SwappedChunk:
+    """The chunk that a loop over the columns of an accumulator takes again and again."""
+    groups = staging.rows // GROUP_COLUMNS
+    half_registers = groups * GROUP_REGISTERS
+    loads, halves = [], []
+    packed: list[list[str]] = [[] for _ in range(groups)]
+    for half in range(halves_of_lanes):
+        first = half * half_registers
+        registers = _vector("%raw" if integer else "%acc", first, half_registers)
+        loads.append(TmemLoad(groups, registers, half * LOAD_LANES << LANE_SHIFT))
+        members = []
+        for g in range(groups):
+            start = first + g * GROUP_REGISTERS
+            held = tuple(f"%acc{start + i}" for i in range(GROUP_REGISTERS))
+            member = _group(g, held, half * groups + g)
+            packed[g] += member.packed
+            members.append(member)
+        halves.append(SwappedHalf(half * LOAD_LANES, tuple(members)))
+    return SwappedChunk(
+        tuple(loads),
+        _conversions(halves_of_lanes * half_registers if integer else 0),
+        tuple(halves),
+        tuple(
+            TransposedStore(
+                g * GROUP_COLUMNS * staging.box_bytes, len(names), "{" + ", ".join(names) + "}"
+            )
+            for g, names in enumerate(packed)
+        ),
+    )
+
+
+def _conversions(count: int) -> tuple[dict[str, str], ...]:
+    return tuple({"to": f"%acc{i}", "source": f"%raw{i}"} for i in range(count))
 
 
 def chunks(layout: AccumulatorLayout, staging: DStaging | None, integer: bool) -> tuple[Chunk, ...]:
@@ -145,7 +258,7 @@ def _chunk(
     return Chunk(
         f"{GROUP_COLUMNS * span.start}..{GROUP_COLUMNS * span.stop - 1}",
         tuple(loads),
-        tuple({"to": f"%acc{i}", "source": f"%raw{i}"} for i in range(count if integer else 0)),
+        _conversions(count if integer else 0),
         tuple(halves),
         boxes,
         is_last,
@@ -183,8 +296,22 @@ def _group(index: int, held: tuple[str, ...], place: int) -> Group:
         for r in range(2)
         for c in range(2)
     )
+    of_columns = (
+        ("%column_inside", "%column_pointer"),
+        ("%second_column_inside", "%second_column_pointer"),
+    )
+    turned = tuple(
+        {
+            "register": held[2 * r + c],
+            "row": ("%row", "%second_row")[r],
+            "column_inside": of_columns[c][0],
+            "column_pointer": of_columns[c][1],
+        }
+        for r in range(2)
+        for c in range(2)
+    )
     packed = (f"%pack{2 * place}", f"%pack{2 * place + 1}")
-    return Group(GROUP_COLUMNS * index, held, packed, placed)
+    return Group(GROUP_COLUMNS * index, held, packed, placed, turned)
 
 
 def _powers_of_two(span: range) -> list[tuple[int, int]]:

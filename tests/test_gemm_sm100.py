@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gemm_runs import run_gemm
 
+from ptxgen.dtypes import dtype
 from ptxgen.emission import make_plan
 from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
 from ptxgen.kernels import gemm_sm100, kernel_for
@@ -172,3 +173,85 @@ def test_two_problems_of_one_config_have_one_text() -> None:
         for m, k, alpha in ((512, 512, 1.0), (40, 4096, 2.0))
     }
     assert len(texts) == 1
+
+
+SWAPPED = [
+    {"cta_group": 1, "tile_n": 64},
+    {"cta_group": 1, "tile_n": 128},
+    {"cta_group": 2, "tile_n": 128, "cluster_n": 2},
+]
+"""The accumulator layouts of swapped operands: F, D and A."""
+
+
+def swapped_id(ctas: dict[str, int]) -> str:
+    return f"g{ctas['cta_group']}-n{ctas['tile_n']}"
+
+
+def _wrong_numbers_of_tokens(a: str, ctas: dict[str, int]) -> list[int]:
+    """One text for all: the width of the MMA follows the tokens at run time."""
+    n, k = ctas["tile_n"] * ctas["cta_group"], 256 // dtype(a).bits * 8
+    config = gemm_sm100.default_config(
+        Gemm(256, n, k, a, a), swap_ab=True, tile_m=256, stages=2, **ctas
+    )
+    return [m for m in range(1, 257) if not is_exact(Gemm(m, n, k, a, a), config)]
+
+
+@pytest.mark.parametrize("ctas", SWAPPED, ids=swapped_id)
+def test_every_number_of_tokens_is_exact_when_swapped(ctas: dict[str, int]) -> None:
+    assert _wrong_numbers_of_tokens("bf16", ctas) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ctas", SWAPPED, ids=swapped_id)
+@pytest.mark.parametrize("a", ["tf32", "e4m3", "e2m1", "s8"])
+def test_every_number_of_tokens_is_exact_in_every_kind(a: str, ctas: dict[str, int]) -> None:
+    assert _wrong_numbers_of_tokens(a, ctas) == []
+
+
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn", "tt"])
+@pytest.mark.parametrize("ctas", SWAPPED, ids=swapped_id)
+@pytest.mark.parametrize("store", ["tma", "global"])
+def test_swapped_layouts_are_exact(layout: str, ctas: dict[str, int], store: str) -> None:
+    problem = Gemm(152, 264, 208, layout=layout)
+    assert case(problem, swap_ab=True, store=store, tile_m=64, stages=2, **ctas)
+
+
+@pytest.mark.parametrize(
+    "types", [("f16", "f16"), ("tf32", "tf32"), ("s8", "u8"), ("e2m1", "e3m2")]
+)
+@pytest.mark.parametrize("scale", ["none", "tensor", "rowcol"])
+@pytest.mark.parametrize(("d", "store"), [("bf16", "tma"), ("f16", "tma"), ("f32", "global")])
+def test_swapped_formats_and_scales_are_exact(
+    types: tuple[str, str], scale: str, d: str, store: str
+) -> None:
+    problem = Gemm(50, 200, 256, *types, d, scale=scale, alpha=0.5)
+    assert case(problem, swap_ab=True, store=store)
+
+
+@pytest.mark.parametrize("scheduler", ["static", "clc"])
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=str)
+def test_swapped_clusters_are_exact(cluster: tuple[int, int, int], scheduler: str) -> None:
+    group, cluster_n, cluster_m = cluster
+    assert case(
+        Gemm(300, 700, 200, layout="tn", a_stride=304, b_stride=704), swap_ab=True, cta_group=group,
+        cluster_m=cluster_m, cluster_n=cluster_n, scheduler=scheduler, tile_m=48, tile_n=128,
+        stages=3,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [0, 1, 64, 200])
+@pytest.mark.parametrize("m", [1, 20])
+def test_swapped_k_tails_are_exact(m: int, k: int) -> None:
+    problem = Gemm(m, 136, k, a_stride=208, b_stride=208)
+    assert case(problem, swap_ab=True, accumulators=1, stages=1)
+
+
+def test_swapping_changes_no_bit() -> None:
+    problem = Gemm(40, 264, 512, "e4m3", "e4m3", scale="rowcol", alpha=0.3)
+    operands = make_operands(problem, "random")
+    found = []
+    for swapped in (False, True):
+        config = gemm_sm100.default_config(problem, swap_ab=swapped)
+        run = run_gemm(EmulatorDevice(Options(exact=True)), problem, config, operands)
+        found.append(run.d.view(np.uint16))
+    assert np.array_equal(*found)

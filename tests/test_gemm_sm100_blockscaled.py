@@ -5,17 +5,15 @@ import random
 
 import numpy as np
 import pytest
+from config_samples import assemble_cleanly
 from gemm_runs import run_gemm
 
-from ptxgen.assembler import assemble
 from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import gemm_sm100_blockscaled, kernel_for
 from ptxgen.kernels.gemm_sm100_blockscaled import Config
 from ptxgen.operands import make_operands
 from ptxgen.problem import NARROW_FLOATS, Gemm
-from ptxgen.ptx.forms import min_version
-from ptxgen.ptx.parser import parse
 from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
 
@@ -127,15 +125,7 @@ def test_kinds_assemble_with_the_lowest_version_of_each_target(
     problem = problem_of(kind, 512, 512, 512)
     assert kernel_for(problem, target) is gemm_sm100_blockscaled
     config = gemm_sm100_blockscaled.default_config(problem, target=target, kind=kind[3])
-    _assembles_cleanly(problem, config)
-
-
-def _assembles_cleanly(problem: Gemm, config: Config) -> None:
-    plan = gemm_sm100_blockscaled.plan(problem, config)
-    text = render(plan).text
-    assert min_version(parse(text), plan.target)[0] == plan.version
-    cubin = assemble(text, plan.target)
-    assert (cubin.spill_bytes, cubin.messages) == (0, ())
+    assemble_cleanly(gemm_sm100_blockscaled.plan(problem, config))
 
 
 @pytest.mark.slow
@@ -145,7 +135,7 @@ def test_the_grid_of_configs_assembles_without_spill_or_message() -> None:
         problem = problem_of(kind, 512, 512, 512)
         legal = [c for c, why in gemm_sm100_blockscaled.configs(problem, target) if why is None]
         for config in rng.sample(legal, 12):
-            _assembles_cleanly(problem, config)
+            assemble_cleanly(gemm_sm100_blockscaled.plan(problem, config))
 
 
 @pytest.mark.parametrize(
@@ -172,3 +162,11 @@ def test_what_cannot_work_is_refused_by_name(
         gemm_sm100_blockscaled.plan(
             problem, gemm_sm100_blockscaled.default_config(problem, **chosen)
         )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("m", [1, 15, 16, 17, 64, 65, 130, 255, 300])
+def test_swapped_operands_are_exact(kind: tuple[str, str, str, str], group: int, m: int) -> None:
+    problem = problem_of(kind, m, 264, 416)
+    assert case(problem, kind=kind[3], swap_ab=True, cta_group=group, tile_m=192)

@@ -1,20 +1,17 @@
 """Configurations of gemm_sm100: legal ones assemble cleanly, illegal ones are refused by name."""
 
 import itertools
-import random
 from functools import cache
 
 import pytest
+from config_samples import assemble_cleanly, covering_sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxgen.assembler import assemble
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.kernels import gemm_sm100
 from ptxgen.kernels.gemm_sm100 import Config
 from ptxgen.problem import Gemm
-from ptxgen.ptx.forms import min_version
-from ptxgen.ptx.parser import parse
 from ptxgen.renderer import render
 
 CI_SAMPLE = 24
@@ -57,6 +54,9 @@ def corner_configs() -> list[Config]:
             }  # fmt: skip
             if index % 5 == 0:
                 chosen["stages"] = 1
+            if index % 3 == 0:
+                chosen |= {"swap_ab": True, "tile_m": tile_n, "tile_n": tile_m,
+                           "cluster_m": cluster_n, "cluster_n": cluster_m}  # fmt: skip
             try:
                 found.append(gemm_sm100.default_config(problem, **chosen))
             except ConfigError:
@@ -68,45 +68,17 @@ def corner_configs() -> list[Config]:
     return found
 
 
-def covering_sample(count: int) -> list[Config]:
-    """`count` configs that show as many pairs of field values as a greedy walk finds."""
-    rng = random.Random(0)
-    sample: list[Config] = []
-    seen: set[tuple[object, ...]] = set()
-    for _ in range(count):
-        tried = rng.sample(corner_configs(), 100)
-        best = max(tried, key=lambda c: len(_pairs(c) - seen))
-        sample.append(best)
-        seen |= _pairs(best)
-    return sample
-
-
-def _pairs(config: Config) -> set[tuple[object, ...]]:
-    return set(itertools.combinations(vars(config).items(), 2))
-
-
-def _assembles_cleanly(config: Config) -> None:
-    plan = gemm_sm100.plan(problem_of(config), config)
-    text = render(plan).text
-    version, _ = min_version(parse(text), plan.target)
-    assert version == plan.version
-    cubin = assemble(text, plan.target)
-    assert cubin.spill_bytes == 0
-    assert cubin.messages == ()
-    assert cubin.registers <= 255
-
-
 def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
-    for config in covering_sample(CI_SAMPLE):
-        _assembles_cleanly(config)
+    for config in covering_sample(corner_configs(), CI_SAMPLE):
+        assemble_cleanly(gemm_sm100.plan(problem_of(config), config))
 
 
 @pytest.mark.slow
 def test_many_corner_configs_assemble_without_spill_or_message() -> None:
-    sample = covering_sample(480)
+    sample = covering_sample(corner_configs(), 480)
     assert len(set(sample)) >= 400
     for config in sample:
-        _assembles_cleanly(config)
+        assemble_cleanly(gemm_sm100.plan(problem_of(config), config))
 
 
 FIELDS = {
@@ -120,6 +92,7 @@ FIELDS = {
 TUNED = {
     "target": st.sampled_from(["sm_100a", "sm_100f", "sm_103a", "sm_90a", "sm_100"]),
     "cta_group": st.integers(0, 3),
+    "swap_ab": st.booleans(),
     "tile_m": st.integers(-64, 320),
     "tile_n": st.integers(-8, 300),
     "tile_k": st.sampled_from([0, 16, 32, 64, 128, 256]),
@@ -159,6 +132,9 @@ def test_any_config_renders_or_is_refused_by_our_own_error(
         (Gemm(256, 256, 256), {"cta_group": 2, "cluster_m": 1}, "whole pairs.*try 2x1"),
         (Gemm(256, 256, 256), {"cta_group": 1, "tile_m": 128, "tile_n": 24},
          "multiple of 16.*try tile_n=32"),
+        (Gemm(16, 256, 256), {"swap_ab": True, "cta_group": 2, "tile_n": 64},
+         "swapped pair must be 128.*try cta_group=1"),
+        (Gemm(16, 256, 256, d="f32"), {"swap_ab": True, "store": "tma"}, "try store=global"),
         (Gemm(256, 256, 256), {"warpgroups": 2}, "gemm_sm100 has no warpgroups"),
         (Gemm(256, 256, 256, "e4m3", "e4m3", accumulate="promoted"), {}, "must be fast"),
         (Gemm(256, 256, 256, scale="block"), {}, "has no scale=block"),

@@ -42,6 +42,9 @@ I8_TARGETS = ("sm_100a",)
 SCALES = ("none", "tensor", "rowcol")
 KINDS = {"bf16": "f16", "f16": "f16", "tf32": "tf32"}
 """Format of A -> kind; narrow floats are f8f6f4, integers are i8."""
+SWAPPED_ROWS = 64
+"""Operands are swapped unasked up to this many rows of A. A guess, no Blackwell was at hand:
+DeepGEMM swaps its grouped products always."""
 DEFAULT_STAGES = 8
 """Stages beyond which more are not chosen unasked."""
 
@@ -56,6 +59,11 @@ class Config(Tcgen05Config):
     def kind(self) -> str:
         """The MMA's `.kind`."""
         return "i8" if self.a in INTEGERS else KINDS.get(self.a, "f8f6f4")
+
+    @property
+    def column_step(self) -> int:
+        """What the columns of an MMA are a multiple of."""
+        return column_step(self)
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
@@ -92,11 +100,13 @@ def _check_formats(config: Config) -> None:
         )
 
 
-def tile_n_step(config: Config) -> int:
-    """tile_n must be a multiple of this. N in 8s with 128 rows is untested anywhere, so refused."""
+def column_step(config: Config) -> int:
+    """Columns of an MMA are a multiple of this. 8s with 128 rows are untested anywhere: refused."""
     step = 8 if config.mma_m == 64 else 16
-    transposed_bytes = not config.b_tile.k_major and config.b_tile.dtype.bits == 8
-    if config.cta_group == 1 and (transposed_bytes or (config.kind == "i8" and config.tile_n > 32)):
+    transposed_bytes = not config.column_tile.k_major and config.column_tile.dtype.bits == 8
+    if config.cta_group == 1 and (
+        transposed_bytes or (config.kind == "i8" and config.columns > 32)
+    ):
         step = 16
     if config.cta_group == 2 and (transposed_bytes or config.kind == "i8"):
         step = 32
@@ -105,13 +115,14 @@ def tile_n_step(config: Config) -> int:
 
 def _check_shape(config: Config) -> None:
     """Shapes of one MMA. Source: shared/reference/ptx.md D4."""
-    step = tile_n_step(config)
-    n = config.tile_n
+    step, n = config.column_step, config.columns
+    name = "tile_m" if config.swap_ab else "tile_n"
     if isinstance(n, bool) or n % step or not step <= n <= 256:
+        swapped = ", swapped," if config.swap_ab else ""
         raise ConfigError(
-            f"tile_n={n} must be a multiple of {step} from {step} to 256 for kind::{config.kind} "
-            f"with cta_group={config.cta_group}, {config.mma_m} rows and layout={config.layout}; "
-            f"try tile_n={min(256, align_up(max(n, step), step))}"
+            f"{name}={n}{swapped} must be a multiple of {step} from {step} to 256 for "
+            f"kind::{config.kind} with cta_group={config.cta_group}, {config.mma_m} rows and "
+            f"layout={config.layout}; try {name}={min(256, align_up(max(n, step), step))}"
         )
 
 
@@ -144,13 +155,18 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values.update(chosen)
     swizzle = int(values.setdefault("swizzle_bytes", 128))
     values.setdefault("tile_k", (swizzle or 128) // dtype(problem.a).bytes)
+    values.setdefault("swap_ab", problem.m <= SWAPPED_ROWS and _can_swap(problem, values))
+    swapped = bool(values["swap_ab"])
+    rows, columns = (problem.n, problem.m) if swapped else (problem.m, problem.n)
+    names = ("tile_n", "tile_m", "cluster_n") if swapped else ("tile_m", "tile_n", "cluster_m")
     if "cta_group" not in values:
-        alone = "cluster_m" in chosen and int(chosen["cluster_m"]) % 2
-        values["cta_group"] = 1 if problem.m <= 128 or alone else 2
+        alone = names[2] in chosen and int(chosen[names[2]]) % 2
+        values["cta_group"] = 1 if rows <= 128 or alone else 2
     group = int(values["cta_group"])
-    values.setdefault("cluster_m", group)
-    if "tile_m" not in values:
-        values["tile_m"] = 64 if problem.m <= 64 * group else 128
+    values.setdefault(names[2], group)
+    if names[0] not in values:
+        single = group == 2 and swapped
+        values[names[0]] = 64 if rows <= 64 * group and not single else 128
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
     if kind not in (None, config.kind):
@@ -158,13 +174,20 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
             f"kind={kind} must be {config.kind} for {config.a} x {config.b} with "
             f"scale={config.scale}; the mx kinds need scale=mx32, mx128 or nv16"
         )
-    if "tile_n" not in chosen:
-        step = tile_n_step(config)
-        config = replace(config, tile_n=max(step, min(256, align_up(problem.n, step))))
+    if names[1] not in chosen:
+        step = config.column_step
+        width = max(step, min(256, align_up(columns, step)))
+        config = replace(config, tile_m=width) if swapped else replace(config, tile_n=width)
     if "stages" not in chosen:
         config = replace(config, stages=_stages_that_fit(config))
     config.check()
     return config
+
+
+def _can_swap(problem: Gemm, values: dict[str, int | str]) -> bool:
+    """Whether operands may be swapped unasked: nothing was chosen along M or N."""
+    fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(values)
+    return not fixed and (values["store"] == "global" or dtype(problem.d).bytes == 2)
 
 
 def _stages_that_fit(config: Config) -> int:
@@ -222,8 +245,12 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "producer": "producer_tcgen05",
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_plain_tcgen05",
-            "scale": "scale_raw" if config.d == "s32" else f"scale_{config.scale}",
-            "epilogue": f"epilogue_{config.store}_tcgen05",
+            "scale": _scale_part(config),
+            "epilogue": (
+                f"epilogue_{config.store}_swapped_tcgen05"
+                if config.swap_ab
+                else f"epilogue_{config.store}_tcgen05"
+            ),
         },
         fields=_fields(config),
     )
@@ -265,6 +292,14 @@ def _check_serves(problem: Gemm, config: Config) -> None:
         check_d_fits_tma(problem)
 
 
+def _scale_part(config: Config) -> str:
+    if config.d == "s32":
+        return "scale_raw"
+    if config.scale == "rowcol" and config.swap_ab:
+        return "scale_rowcol_swapped"
+    return f"scale_{config.scale}"
+
+
 def _scale_buffers(problem: Gemm) -> list[Buffer]:
     if problem.scale == "none":
         return []
@@ -275,15 +310,16 @@ def _scale_buffers(problem: Gemm) -> list[Buffer]:
 
 
 def _fields(config: Config) -> dict[str, object]:
-    a, b = config.a_tile, config.b_tile
+    a, b = config.row_tile, config.column_tile
+    row_type, column_type = (getattr(config, operand) for operand in config.operands)
     return {
         **frame_fields(config),
         "what": "D[M,N] = alpha * scale_a * scale_b * A[M,K] B[N,K]^T",
         "kind": config.kind,
         "instruction_descriptor": hex(
             InstructionDescriptor(
-                config.kind, config.a, config.b, "s32" if config.kind == "i8" else "f32",
-                config.mma_m, config.tile_n, a.k_major, b.k_major,
+                config.kind, row_type, column_type, "s32" if config.kind == "i8" else "f32",
+                config.mma_m, 0 if config.swap_ab else config.columns, a.k_major, b.k_major,
             ).encode()
         ),
         "k_steps": [

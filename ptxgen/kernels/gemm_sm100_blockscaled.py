@@ -62,6 +62,10 @@ TILE_N_STEP = 64
 """Tiles begin at whole or half atoms of scales. Finer steps are not known to work on hardware."""
 NVF4_VERSION = "8.7"
 """First `.version` with mxf4nvf4 on sm_100a."""
+COLUMN_STEP = 16
+"""What the columns of an MMA are a multiple of."""
+SWAPPED_ROWS = 64
+"""Operands are swapped unasked up to this many rows of A. A guess, see gemm_sm100."""
 DEFAULT_STAGES = 8
 """Stages beyond which more are not chosen unasked."""
 
@@ -89,17 +93,15 @@ class Config(Tcgen05Config):
         """Whether the kind takes two e2m1 from a byte; mxf8f6f4 wants each in a byte of its own."""
         return self.kind != "mxf8f6f4"
 
-    @property
-    def a_tile(self) -> OperandTile:
-        """A's tile, in bytes along K if the kind is fp4."""
-        tile = super().a_tile
+    def _operand_tile(self, operand: str, extent: int, slices: int) -> OperandTile:
+        """A tile, in bytes along K if the kind is fp4."""
+        tile = super()._operand_tile(operand, extent, slices)
         return replace(tile, dtype=dtype("u8"), k=self.tile_k // 2) if self.is_fp4 else tile
 
     @property
-    def b_tile(self) -> OperandTile:
-        """B's tile, in bytes along K if the kind is fp4."""
-        tile = super().b_tile
-        return replace(tile, dtype=dtype("u8"), k=self.tile_k // 2) if self.is_fp4 else tile
+    def column_step(self) -> int:
+        """What the columns of an MMA are a multiple of."""
+        return COLUMN_STEP
 
     @property
     def mma_k(self) -> int:
@@ -119,11 +121,9 @@ class Config(Tcgen05Config):
 
     @property
     def scale_tiles(self) -> tuple[ScaleTile, ...]:
-        """Scales of one k-tile: of this CTA's rows, and of all columns."""
-        return (
-            ScaleTile("a", num_atoms(self.tile_m, ATOM_ROWS), self.atoms),
-            ScaleTile("b", num_atoms(self.tile_n, ATOM_ROWS), self.atoms),
-        )
+        """Scales of one k-tile: of this CTA's rows of the MMA, and of all its columns."""
+        extents = zip(self.operands, (self.rows, self.columns), strict=True)
+        return tuple(ScaleTile(o, num_atoms(n, ATOM_ROWS), self.atoms) for o, n in extents)
 
     @property
     def scale_columns(self) -> int:
@@ -215,16 +215,17 @@ def _check_kind(config: Config) -> None:
 
 
 def _check_shape(config: Config) -> None:
-    if config.tile_m != ATOM_ROWS:
+    names = ("tile_n", "tile_m") if config.swap_ab else ("tile_m", "tile_n")
+    if config.rows != ATOM_ROWS:
         raise ConfigError(
-            f"tile_m={config.tile_m} must be {ATOM_ROWS}: block-scaled MMAs have 128 rows for each "
-            "CTA, and half atoms of scales are not known to work"
+            f"{names[0]}={config.rows} must be {ATOM_ROWS}: block-scaled MMAs have 128 rows for "
+            "each CTA, and half atoms of scales are not known to work"
         )
-    n = config.tile_n
+    n = config.columns
     if isinstance(n, bool) or n % TILE_N_STEP or not TILE_N_STEP <= n <= 256:
         raise ConfigError(
-            f"tile_n={n} must be a multiple of {TILE_N_STEP} from {TILE_N_STEP} to 256, so that "
-            f"tiles begin at whole or half atoms of scales; try tile_n={_fitting_n(n)}"
+            f"{names[1]}={n} must be a multiple of {TILE_N_STEP} from {TILE_N_STEP} to 256, so "
+            f"that tiles begin at whole or half atoms of scales; try {names[1]}={_fitting_n(n)}"
         )
 
 
@@ -286,11 +287,17 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values["kind"] = "mxf8f6f4" if not fp4 else "mxf4nvf4" if problem.scale == "nv16" else "mxf4"
     values.update(chosen)
     values.setdefault("tile_k", TILE_K_BYTES * (1 if values["kind"] == "mxf8f6f4" else 2))
+    fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(chosen)
+    stores = values["store"] == "global" or dtype(problem.d).bytes == 2
+    values.setdefault("swap_ab", problem.m <= SWAPPED_ROWS and not fixed and stores)
+    swapped = bool(values["swap_ab"])
+    rows, columns = (problem.n, problem.m) if swapped else (problem.m, problem.n)
+    width, cluster = ("tile_m", "cluster_n") if swapped else ("tile_n", "cluster_m")
     if "cta_group" not in values:
-        alone = "cluster_m" in chosen and int(chosen["cluster_m"]) % 2
-        values["cta_group"] = 1 if problem.m <= ATOM_ROWS or alone else 2
-    values.setdefault("cluster_m", values["cta_group"])
-    values.setdefault("tile_n", min(192, _fitting_n(problem.n)))
+        alone = cluster in chosen and int(chosen[cluster]) % 2
+        values["cta_group"] = 1 if rows <= ATOM_ROWS or alone else 2
+    values.setdefault(cluster, values["cta_group"])
+    values.setdefault(width, min(192, _fitting_n(columns)))
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
     _check_kind(config)
@@ -357,7 +364,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_scaled_tcgen05",
             "scale": "scale_none",
-            "epilogue": f"epilogue_{config.store}_tcgen05",
+            "epilogue": (
+                f"epilogue_{config.store}_swapped_tcgen05"
+                if config.swap_ab
+                else f"epilogue_{config.store}_tcgen05"
+            ),
         },
         fields=_fields(config),
     )
@@ -393,14 +404,16 @@ def _scale_bytes(problem: Gemm, operand: str) -> int:
 def _operand_maps(problem: Gemm, config: Config) -> list[Param]:
     params = operand_map_params(problem, config)
     if config.is_fp4:
+        tiles = zip(config.operands, (config.row_tile, config.column_tile), strict=True)
+        maps = [byte_map(problem, operand, tile.box, "128B") for operand, tile in tiles]
         params = [
-            Param(f"{name}_map", "tensor_map", byte_map(problem, name, tile.box, "128B"))
-            for name, tile in (("a", config.a_tile), ("b", config.b_tile))
+            Param(name, "tensor_map", value)
+            for name, value in zip(("a_map", "b_map"), maps, strict=True)
         ]
-    for tile in config.scale_tiles:
-        scale_map = _scale_map(problem, tile)
-        params.append(Param(f"sf{tile.operand}_map", "tensor_map", scale_map))
-    return params
+    return params + [
+        Param(name, "tensor_map", _scale_map(problem, scales))
+        for name, scales in zip(("sfa_map", "sfb_map"), config.scale_tiles, strict=True)
+    ]
 
 
 def _scale_map(problem: Gemm, tile: ScaleTile) -> TensorMap:
@@ -429,16 +442,17 @@ def _fields(config: Config) -> dict[str, object]:
         "kind": config.kind,
         "kind_qualifiers": f"{config.kind}.block_scale.{_scale_vector(config)}",
         "mma_k": config.mma_k,
-        "sfa_offset": places["sfa[0]"],
-        "sfb_offset": places["sfb[0]"],
+        "sfa_offset": places[f"sf{scale_a.operand}[0]"],
+        "sfb_offset": places[f"sf{scale_b.operand}[0]"],
         "scale_descriptor": hex(SmemDescriptor(0, ATOM_ROWS, "none").encode()),
-        "scale_column": config.tmem.column("sfa[0]"),
+        "scale_column": config.tmem.column(f"sf{scale_a.operand}[0]"),
         "scale_slot_columns": config.scale_columns,
         "sfb_column": scale_a.columns,
         "sfa_step": scale_a.blocks * ATOM_COLUMNS,
         "sfb_step": scale_b.blocks * ATOM_COLUMNS,
         "recycles_scales": config.recycles_scales,
-        "shifts_sfb": config.tile_n % ATOM_ROWS != 0,
+        "locates_tile": config.swap_ab or config.columns % ATOM_ROWS != 0,
+        "shifts_sfb": config.columns % ATOM_ROWS != 0,
         "selects_scale": config.scale == "mx128",
         "scale_id_unit": hex(_descriptor(config, 1) - _descriptor(config, 0)),
         "instruction_descriptor": hex(_descriptor(config, 0)),
@@ -446,21 +460,21 @@ def _fields(config: Config) -> dict[str, object]:
         "scale_k_shift": 2 if config.scale == "mx128" else 0,
         "scale_loads": [
             {
-                "map": f"%sf{tile.operand}_map",
-                "row": f"%sf{tile.operand}_row",
+                "map": f"%{role}_map",
+                "row": f"%{role}_row",
                 "offset": places[f"sf{tile.operand}[0]"],
                 "qualifiers": pair,
             }
-            for tile in config.scale_tiles
+            for role, tile in (("sfa", scale_a), ("sfb", scale_b))
         ],
         "scale_copies": [
             {
-                "descriptor": f"%sf{tile.operand}_desc",
+                "descriptor": f"%{role}_desc",
                 "units": tile.smem_offset(block, atom) >> 4,
-                "tmem": f"%sf{tile.operand}_tmem",
+                "tmem": f"%{role}_tmem",
                 "column": tile.column(block, atom),
             }
-            for tile in config.scale_tiles
+            for role, tile in (("sfa", scale_a), ("sfb", scale_b))
             for atom in range(tile.atoms)
             for block in range(tile.blocks)
         ],
@@ -472,8 +486,8 @@ def _k_step(config: Config, step: int) -> dict[str, object]:
     """One MMA of a k-tile: which scales of which atom it starts with."""
     first = step * config.scales_per_mma
     return {
-        "a_units": step * config.a_tile.k_step_bytes >> 4,
-        "b_units": step * config.b_tile.k_step_bytes >> 4,
+        "a_units": step * config.row_tile.k_step_bytes >> 4,
+        "b_units": step * config.column_tile.k_step_bytes >> 4,
         "accumulate": "1" if step else "%accumulate",
         "instruction": hex(_descriptor(config, first % ATOM_SCALES)),
         "moves_scales": config.scale != "mx128" and first > 0 and first % ATOM_SCALES == 0,
@@ -482,9 +496,11 @@ def _k_step(config: Config, step: int) -> dict[str, object]:
 
 def _descriptor(config: Config, scale_id: int) -> int:
     """The instruction descriptor of an MMA whose scales begin at byte `scale_id` of their words."""
+    row_type, column_type = (getattr(config, operand) for operand in config.operands)
     return BlockScaledDescriptor(
-        config.kind, config.a, config.b, MICRO_SCALES[config.scale][1], config.mma_m, config.tile_n,
-        scale_id, scale_id, config.a_tile.k_major, config.b_tile.k_major,
+        config.kind, row_type, column_type, MICRO_SCALES[config.scale][1], config.mma_m,
+        0 if config.swap_ab else config.columns, scale_id, scale_id,
+        config.row_tile.k_major, config.column_tile.k_major,
     ).encode()  # fmt: skip
 
 
