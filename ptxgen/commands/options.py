@@ -82,6 +82,8 @@ _CONFIG = (
     click.option("--mma-kind", "kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
                  show_default=True, help="Kind of tcgen05.mma; auto: what the formats call for."),
     click.option("--cta-group", type=int, help="CTAs that work on one tcgen05 MMA: 1 or 2."),
+    click.option("--swap-ab", type=click.Choice(["auto", "on", "off"]), default="auto",
+                 show_default=True, help="Whether B takes the MMA's rows and A its columns."),
     click.option("--scheduler", type=click.Choice(["static", "clc"]),
                  help="How CTAs of tcgen05 kernels find tiles; clc: cluster launch control."),
     click.option("--swizzle", type=click.Choice(["auto", "none", "32", "64", "128"]),
@@ -190,6 +192,8 @@ def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
             chosen[name] = values[name]
     if values["swizzle"] != "auto":
         chosen["swizzle_bytes"] = 0 if values["swizzle"] == "none" else int(values["swizzle"])
+    if values["swap_ab"] != "auto":
+        chosen["swap_ab"] = values["swap_ab"] == "on"
     for name in ("store", "kind"):
         if values[name] != "auto":
             chosen[name] = values[name]
