@@ -1,14 +1,13 @@
 """Configurations of gemm_mma: the legal assemble cleanly, the illegal are refused by name."""
 
 import itertools
-import random
 from dataclasses import replace
 
 import pytest
+from config_samples import assemble_cleanly, covering_sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxgen.assembler import assemble
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, kernel_for
@@ -50,22 +49,11 @@ def corner_configs() -> list[Config]:
     return found
 
 
-def covering_sample(count: int) -> list[Config]:
-    """`count` configs that show as many pairs of field values as a greedy walk finds, with the
-    fullest registers among them."""
+def sample(count: int) -> list[Config]:
+    """`count` configs, a quarter of them those with the fullest registers."""
     configs = corner_configs()
-    rng = random.Random(0)
-    sample = sorted(configs, key=lambda c: -c.num_registers)[: count // 4]
-    seen = {pair for c in sample for pair in _pairs(c)}
-    while len(sample) < count:
-        best = max(rng.sample(configs, 200), key=lambda c: len(_pairs(c) - seen))
-        sample.append(best)
-        seen |= _pairs(best)
-    return sample
-
-
-def _pairs(config: Config) -> set[tuple[object, ...]]:
-    return set(itertools.combinations(vars(config).items(), 2))
+    fullest = sorted(configs, key=lambda c: -c.num_registers)[: count // 4]
+    return covering_sample(configs, count, fullest)
 
 
 def problem_of(config: Config) -> Gemm:
@@ -73,22 +61,15 @@ def problem_of(config: Config) -> Gemm:
                 config.accumulate)  # fmt: skip
 
 
-def _assembles_cleanly(config: Config) -> None:
-    plan = gemm_mma.plan(problem_of(config), config)
-    cubin = assemble(render(plan).text, plan.target)
-    assert cubin.spill_bytes == 0, config
-    assert cubin.messages == (), config
-
-
 def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
-    for config in covering_sample(CI_SAMPLE):
-        _assembles_cleanly(config)
+    for config in sample(CI_SAMPLE):
+        assemble_cleanly(gemm_mma.plan(problem_of(config), config))
 
 
 @pytest.mark.slow
 def test_many_corner_configs_assemble_without_spill_or_message() -> None:
-    for config in covering_sample(300):
-        _assembles_cleanly(config)
+    for config in sample(300):
+        assemble_cleanly(gemm_mma.plan(problem_of(config), config))
 
 
 def test_ptx_version_is_the_lowest_that_serves() -> None:

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from config_samples import assemble_cleanly
+from config_samples import assemble_cleanly, has_lowest_version
 from gemm_runs import run_gemm
 
 from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
@@ -15,7 +15,6 @@ from ptxgen.kernels.gemm_sm100_blockscaled import Config
 from ptxgen.operands import make_operands
 from ptxgen.problem import NARROW_FLOATS, Gemm
 from ptxgen.quantize import numpy_dtype
-from ptxgen.renderer import render
 
 
 def is_exact(problem: Gemm, config: Config, options: Options | None = None) -> bool:
@@ -125,7 +124,9 @@ def test_kinds_assemble_with_the_lowest_version_of_each_target(
     problem = problem_of(kind, 512, 512, 512)
     assert kernel_for(problem, target) is gemm_sm100_blockscaled
     config = gemm_sm100_blockscaled.default_config(problem, target=target, kind=kind[3])
-    assemble_cleanly(gemm_sm100_blockscaled.plan(problem, config))
+    plan = gemm_sm100_blockscaled.plan(problem, config)
+    assemble_cleanly(plan)
+    assert has_lowest_version(plan)
 
 
 @pytest.mark.slow

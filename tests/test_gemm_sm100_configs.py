@@ -4,7 +4,7 @@ import itertools
 from functools import cache
 
 import pytest
-from config_samples import assemble_cleanly, covering_sample
+from config_samples import assemble_cleanly, covering_sample, has_lowest_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +71,11 @@ def corner_configs() -> list[Config]:
 def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
     for config in covering_sample(corner_configs(), CI_SAMPLE):
         assemble_cleanly(gemm_sm100.plan(problem_of(config), config))
+
+
+def test_ptx_version_is_the_lowest_that_serves() -> None:
+    for config in covering_sample(corner_configs(), 8):
+        assert has_lowest_version(gemm_sm100.plan(problem_of(config), config))
 
 
 @pytest.mark.slow

@@ -1,26 +1,25 @@
 """Configurations of gemm_sm90: legal ones assemble cleanly, illegal ones are refused by name."""
 
-import itertools
 import random
+from typing import Any
 
 import pytest
+from config_samples import assemble_cleanly, covering_sample, has_lowest_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxgen.assembler import assemble
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.kernels import gemm_sm90
 from ptxgen.kernels.gemm_sm90 import Config
+from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
-from ptxgen.ptx.forms import min_version
-from ptxgen.ptx.parser import parse
 from ptxgen.renderer import render
 
 CI_SAMPLE = 30
 """Configurations that CI assembles; `--all` assembles every corner."""
 
 
-CORNERS = {
+CORNERS: dict[str, list[Any]] = {
     "types": [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"),
               ("bf16", "bf16"), ("f16", "f16")],
     "layout": ["nt", "nn", "tn", "tt"],
@@ -58,42 +57,21 @@ def corner_configs(count: int) -> list[Config]:
     return list(found)
 
 
-def covering_sample(configs: list[Config], count: int) -> list[Config]:
-    """`count` configs that between them show as many pairs of fields as a greedy walk finds."""
-    rng = random.Random(0)
-    sample: list[Config] = []
-    seen: set[tuple[object, ...]] = set()
-    for _ in range(count):
-        tried = rng.sample(configs, 200)
-        best = max(tried, key=lambda c: len(_pairs(c) - seen))
-        sample.append(best)
-        seen |= _pairs(best)
-    return sample
-
-
-def _pairs(config: Config) -> set[tuple[object, ...]]:
-    return set(itertools.combinations(vars(config).items(), 2))
-
-
-def _assembles_cleanly(config: Config) -> None:
+def plan_of(config: Config) -> Plan:
     problem = Gemm(512, 512, 512, config.a, config.b, config.d, config.layout, config.scale,
                    config.accumulate)  # fmt: skip
-    plan = gemm_sm90.plan(problem, config)
-    cubin = assemble(render(plan).text, plan.target)
-    assert cubin.spill_bytes == 0, str(config)
-    assert cubin.messages == (), str(config)
-    assert cubin.registers <= 255
+    return gemm_sm90.plan(problem, config)
 
 
 def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
     for config in covering_sample(corner_configs(1000), CI_SAMPLE):
-        _assembles_cleanly(config)
+        assemble_cleanly(plan_of(config))
 
 
 @pytest.mark.slow
 def test_many_corner_configs_assemble_without_spill_or_message() -> None:
     for config in corner_configs(600):
-        _assembles_cleanly(config)
+        assemble_cleanly(plan_of(config))
 
 
 FIELDS = {
@@ -133,11 +111,7 @@ def test_any_config_renders_or_is_refused_by_our_own_error(
 
 def test_ptx_version_is_the_lowest_that_serves() -> None:
     for config in covering_sample(corner_configs(200), 8):
-        problem = Gemm(512, 512, 512, config.a, config.b, config.d, config.layout, config.scale,
-                       config.accumulate)  # fmt: skip
-        plan = gemm_sm90.plan(problem, config)
-        version, _ = min_version(parse(render(plan).text), plan.target)
-        assert version == plan.version
+        assert has_lowest_version(plan_of(config))
 
 
 def test_stage_hint_is_itself_legal() -> None:
