@@ -91,7 +91,8 @@ SCALE_FORMATS = {"ue8m0": "float8_e8m0fnu", "ue4m3": "float8_e4m3fn"}
 
 def scale_dtype(name: str) -> "np.dtype[Any]":
     """The numpy dtype of a micro scale format."""
-    return np.dtype(getattr(ml_dtypes, SCALE_FORMATS[name]))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, SCALE_FORMATS[name]))
+    return found
 
 
 def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tuple[Array, Array]:

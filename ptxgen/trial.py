@@ -105,7 +105,10 @@ def run_operands(
     Raises: as `Device.launch`.
     """
     guard = 0 if device.name == "emulator" else GUARD_BYTES
-    contents = {**buffer_contents(problem, operands), "d": bytes([POISON]) * problem.extent_bytes("d")}
+    contents = {
+        **buffer_contents(problem, operands),
+        "d": bytes([POISON]) * problem.extent_bytes("d"),
+    }
     starts, images, addresses = {}, {}, {}
     with ExitStack() as stack:
         for name, content in contents.items():

@@ -105,8 +105,8 @@ def exact_result(
     a, b = _row_major(problem, operands)
     if problem.a in INTEGERS:
         integers = (a[rows].astype(np.float64) @ b[columns].astype(np.float64).T).astype(np.int32)
-        sums = integers if problem.d == "s32" else integers.astype(np.float32)
-        return finish(problem, sums, *_crossing_scales(problem, operands, rows, columns))
+        exact = integers if problem.d == "s32" else integers.astype(np.float32)
+        return finish(problem, exact, *_crossing_scales(problem, operands, rows, columns))
     a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
     if problem.scale in MICRO_SCALES:
         return finish(problem, _micro_chain(problem, operands, a, b, rows, columns), None, None)

@@ -82,7 +82,7 @@ def run(
 def narrow_is_fast(config: Any) -> float:
     """Different for configs that differ, so that one of them is the fastest."""
     steps = (config.cluster_m, config.split_k, config.stages, config.store == "tma")
-    return float(1e-6 * config.tile_n) + sum(1e-7 * s / 10**i for i, s in enumerate(steps))
+    return float(1e-6 * config.tile_n + sum(1e-7 * s / 10**i for i, s in enumerate(steps)))
 
 
 def test_the_fastest_measured_config_is_found_beyond_the_models_choice(

@@ -348,9 +348,7 @@ def commit_mma(F: "Fragment", lane: int, address: int, mask: int, group: int, li
     described = None
     if F.observer is not None:
         barriers = tuple((t.index, offset) for t in targets)
-        described = AsyncOperation(
-            "tcgen05_commit", origin, barriers=barriers, group="tcgen05"
-        )
+        described = AsyncOperation("tcgen05_commit", origin, barriers=barriers, group="tcgen05")
         operations = [
             p.operation for p in stream if p.operation is not None and p.kind != "tcgen05_commit"
         ]
