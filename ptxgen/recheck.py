@@ -5,7 +5,6 @@ belongs to follows from what it computed. Operands must be integers, so that sum
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,9 +176,9 @@ class Recheck(Observer):
 
     def _stranger(self, product: Product, d: Matrix) -> WrongResultError:
         poison = int(np.isnan(d).sum())
-        found = f"{poison} of {d.size} sums are poison: operands were read too early" if poison else (
-            "the operands in shared memory are wrong, or laid out wrongly"
-        )  # fmt: skip
+        found = "the operands in shared memory are wrong, or laid out wrongly"
+        if poison:
+            found = f"{poison} of {d.size} sums are poison: operands were read too early"
         return WrongResultError(
             f"PTX line {product.origin.line}, {_who(product)}: an accumulator starts with the "
             f"product of no tile and k-step of this problem; {found}"

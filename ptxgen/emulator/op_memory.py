@@ -248,9 +248,7 @@ def _store_bulk(em: Emitter, instruction: Instruction) -> None:
 
 
 @runtime
-def store_zeros(
-    F: "Fragment", space: str, address: int, nbytes: int, mask: int, line: int
-) -> None:
+def store_zeros(F: "Fragment", space: str, address: int, nbytes: int, mask: int, line: int) -> None:
     """st.bulk.
 
     Raises: MisalignedError unless address and size are multiples of 8, OutOfBoundsError.
