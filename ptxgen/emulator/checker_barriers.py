@@ -64,8 +64,9 @@ class Barriers:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.live: dict[BarrierKey, BarrierState] = {}
-        self.deliveries: dict[AsyncOperation, tuple[int, int]] = {}
-        """Of a commit or cp.async.mbarrier.arrive: the milestone that its arrival says."""
+        self.deliveries: dict[AsyncOperation, tuple[int, int, Clock | None]] = {}
+        """Of a commit or cp.async.mbarrier.arrive: the milestone that its arrival says, and what a
+        commit's thread knew."""
 
     def init(self, event: BarrierEvent, agent: Agent, domain: Domain) -> bool:
         """mbarrier.init; False if it repeats one."""
@@ -110,7 +111,9 @@ class Barriers:
         state.tx = event.tx
         operation = event.operation
         if operation is not None and operation in self.deliveries:
-            component, value = self.deliveries[operation]
+            component, value, published = self.deliveries[operation]
+            if published is not None:
+                state.clock.join(published)
             state.clock.set(component, value)
             state.clock.set(component, value, clocks.TENSOR)
             return

@@ -9,6 +9,7 @@ from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_agents import Agent
 from ptxgen.emulator.checker_barriers import Barriers
 from ptxgen.emulator.checker_exits import Exits
+from ptxgen.emulator.clocks import Clock
 from ptxgen.emulator.lanes import lane_list, lowest
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation
 from ptxgen.emulator.shadow import Record
@@ -49,12 +50,16 @@ class Operations:
             return self._copies(operation, agent, kernel)
         if kind == "cp_async_arrive":
             milestone = (agent.first + clocks.COPY_ARRIVALS, agent.num_copies)
-            self._barriers.deliveries[operation] = milestone
+            self._barriers.deliveries[operation] = (*milestone, None)
             return []
         if kind == "tcgen05_commit":
             stream = agent.tensor_stream(lane)
             milestone = (stream.component, stream.committed)
-            self._barriers.deliveries[operation] = milestone
+            # The arrival also comes after all that the thread had seen when it committed: that a
+            # stage was full, for one, which is why the stage may be filled again.
+            published = Clock(agent.domain)
+            agent.release(operation.origin.lanes, published)
+            self._barriers.deliveries[operation] = (*milestone, published)
             for cta, _ in operation.barriers:
                 self._exits.commit(cta, agent, milestone, operation.origin)
             return []
