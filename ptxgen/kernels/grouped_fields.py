@@ -123,7 +123,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
                     for i in range(config.blocks_per_warpgroup)
                 ],
                 "b_units": step * column_tile.k_step_bytes >> 4,
-                "accumulate": "1" if step else "%accumulate",
+                "accumulate": "1" if step else "0" if config.promotion_tiles == 1 else "%accumulate",
                 "fresh": int(step > 0),
             }
             for step in range(config.tile_k // row_tile.mma_k)
@@ -219,12 +219,14 @@ def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
     results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
     types = (config.b, config.a) if config.swap_ab else (config.a, config.b)
     registers = columns // 2
+    accumulators = [f"%acc{i}_" for i in range(config.num_accumulators(columns))]
     return {
         "index": index,
         "next": index + 1,
         "is_last": columns == config.mma_columns[-1],
         "mma_columns": columns,
-        "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators(columns))],
+        "accumulators": accumulators,
+        "zeroed": [*accumulators, *results] if promoted else accumulators,
         "overlapped": overlapped,
         "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
         "block_registers": registers,
