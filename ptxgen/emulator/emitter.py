@@ -7,12 +7,14 @@ the form of every live register, so that generated code contains no dispatch.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ptxgen.emulator.flow import members
 from ptxgen.emulator.reading import Reader
 from ptxgen.emulator.values import (
     TYPE_BITS,
     UNDEFINED,
     Context,
     Form,
+    Slab,
     Value,
     domain,
     to_unsigned,
@@ -32,7 +34,6 @@ class Emitter(Reader):
         super().__init__(program, position, mode, context, guarded)
         self.exits: dict[str, tuple[int, bool, Context]] = {}
         """Name of a version that the code returns -> position, guard done, forms."""
-        self._saved: tuple[dict[int, Value], set[int]] | None = None
 
     # Writing
 
@@ -82,7 +83,7 @@ class Emitter(Reader):
         return number
 
     def _merge_guarded(self, number: int, value: Value, mask: str) -> Value:
-        old = self.env.get(number)
+        old = self.lookup(number)
         kind = self.flow.types[number]
         key = "p" if kind == "pred" else "u"
         new_code = self._canonical(number, value)
@@ -126,7 +127,7 @@ class Emitter(Reader):
             code = self.assign(code)
         self.guard = form, code
         if form == "S":
-            self._saved = dict(self.env), set(self.dirty)
+            self._saved = dict(self.env)
             self._conditional = {}
             self.line(f"if {code}:")
             self.indent += 1
@@ -137,11 +138,15 @@ class Emitter(Reader):
         assert self.guard is not None
         if self.guard[0] == "S":
             assert self._saved is not None
-            before, _ = self._saved
+            before = self._saved
             changed = [n for n, v in self.env.items() if before.get(n) is not v]
             joined: list[tuple[int, str, str]] = []
             for number in changed:
                 new = self.env[number]
+                if number not in before:
+                    start = self.from_start(number)
+                    if start is not None:
+                        before[number] = start
                 old = before.get(number)
                 form = new.form if old is None or old.form == UNDEFINED else (
                     "S" if new.form == old.form == "S" else "V"
@@ -159,6 +164,7 @@ class Emitter(Reader):
                     self.line(f"{target} = {self._as_form(number, old, form)}")
                 self.indent -= 1
             self._conditional = None
+            self._saved = None
             for number, form, target in joined:
                 key = "p" if self.flow.types[number] == "pred" else "u"
                 self.env[number] = Value(form, {key: target})
@@ -216,8 +222,9 @@ class Emitter(Reader):
 
         Accumulators keep theirs: they may be in flight.
         """
-        for number, value in list(self.env.items()):
-            if not live >> number & 1 or value.form == UNDEFINED:
+        for number in members(live):
+            value = self.lookup(number)
+            if value is None or value.form == UNDEFINED:
                 continue
             if value.slab is not None and value.slab.holder:
                 continue
@@ -231,9 +238,6 @@ class Emitter(Reader):
                 self.dirty.add(number)
 
     def _save(self, live: int) -> None:
-        taken = {v.slab.slot for n, v in self.env.items() if v.slab is not None and live >> n & 1}
-        stored: set[int] = set()
-        base = len(self.flow.names)
         for number in sorted(self.env):
             if not live >> number & 1:
                 continue
@@ -241,33 +245,35 @@ class Emitter(Reader):
             slab = value.slab
             if slab is not None:
                 if slab.slot < 0:
-                    slot = base + number
-                    while slot in taken:
-                        slot += 1
-                    slab.slot = slot % (2 * base) if slot >= 2 * base else slot
-                    taken.add(slab.slot)
-                    stored.add(id(slab))
-                    if slab.holder:
-                        self.line(f"R[{slab.slot}] = {slab.holder}")
-                    else:
-                        code = self.slab_in_domain(slab, "u", TYPE_BITS[self.flow.types[number]])
-                        self.line(f"R[{slab.slot}] = {code}")
+                    self._give_slot(slab, number, live)
             elif number in self.dirty and value.form != UNDEFINED:
                 self.line(f"R[{number}] = {self._canonical(number, value)}")
                 self.dirty.discard(number)
 
+    def _give_slot(self, slab: Slab, number: int, live: int) -> None:
+        """Store a slab where no other one lives, by preference beside its first register."""
+        taken = {v.slab.slot for n, v in self.env.items() if v.slab is not None and live >> n & 1}
+        for register, form in self.incoming.items():
+            if isinstance(form, tuple) and live >> register & 1 and register not in self.env:
+                taken.add(form[1])
+        base = len(self.flow.names)
+        slot = base + number
+        while slot in taken:
+            slot = slot + 1 if slot + 1 < 2 * base else base
+        slab.slot = slot
+        if slab.holder:
+            self.line(f"R[{slot}] = {slab.holder}")
+        else:
+            code = self.slab_in_domain(slab, "u", TYPE_BITS[self.flow.types[number]])
+            self.line(f"R[{slot}] = {code}")
+
     def _context(self, live: int) -> Context:
         items: list[tuple[int, Form]] = []
-        number = 0
-        rest = live
-        while rest:
-            step = (rest & -rest).bit_length() - 1
-            number += step
-            rest >>= step
+        for number in members(live):
             value = self.env.get(number)
             form: Form
             if value is None:
-                form = UNDEFINED
+                form = self.incoming.get(number, UNDEFINED)
             elif value.slab is not None:
                 form = ("A" if value.slab.holder else "R", value.slab.slot, value.row)
             elif value.tid:
@@ -275,8 +281,6 @@ class Emitter(Reader):
             else:
                 form = value.form
             items.append((number, form))
-            rest >>= 1
-            number += 1
         return tuple(items)
 
     def source(self) -> tuple[str, list[int]]:

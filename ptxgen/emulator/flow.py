@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ptxgen.errors import UnknownInstructionError
 from ptxgen.ptx.module import (
     Address,
@@ -129,6 +131,22 @@ def sets_carry(instruction: Instruction) -> bool:
     return "cc" in instruction.modifiers and instruction.name in _CARRYING
 
 
+def members(registers: int) -> list[int]:
+    """The numbers in a set of registers, ascending."""
+    if registers < 1 << 64:
+        found = []
+        while registers:
+            low = registers & -registers
+            found.append(low.bit_length() - 1)
+            registers ^= low
+        return found
+    raw = np.frombuffer(
+        registers.to_bytes((registers.bit_length() + 7) // 8, "little"), np.uint8
+    )  # fmt: skip
+    numbers: list[int] = np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()
+    return numbers
+
+
 class Flow:
     """Registers are numbered, the body is cut into blocks, liveness is known at every position.
 
@@ -197,9 +215,10 @@ class Flow:
             while end < len(self.body) and not self._ends_block(end):
                 end += 1
             live = self._live_out.get(end, 0)
-            for index in range(min(end, len(self.body) - 1), position - 1, -1):
-                live = self._before(index, live)
             found = self._live_in[position] = live
+            for index in range(min(end, len(self.body) - 1), position - 1, -1):
+                live = self._live_in[index] = self._before(index, live)
+            found = self._live_in[position]
         return found
 
     def _numbers(self, names: list[str]) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ def _inputs(em: Emitter, d: Vector) -> str:
     values = []
     for item in d.items:
         assert isinstance(item, Register)
-        value = em.env.get(em.flow.number[item.name])
+        value = em.lookup(em.flow.number[item.name])
         values.append(value)
     if all(v is None or v.form == UNDEFINED for v in values):
         return "None"

@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.emulator.emitter import Emitter
-from ptxgen.emulator.flow import Flow
+from ptxgen.emulator.flow import Flow, members
 from ptxgen.emulator.micro import Micro, lower
 from ptxgen.emulator.opcodes import RUNTIME
 from ptxgen.emulator.touches import wgmma_registers
@@ -99,10 +99,7 @@ class Program:
 
     def entry(self, mode: str) -> Version:
         """The version at the first instruction, nothing being defined."""
-        live = self.flow.live_in(0)
-        context = tuple(
-            (n, UNDEFINED) for n in range(len(self.flow.names)) if live >> n & 1
-        )  # fmt: skip
+        context = tuple((n, UNDEFINED) for n in members(self.flow.live_in(0)))
         return self.version(0, mode, context, False)
 
     def version(self, position: int, mode: str, context: Context, guarded: bool) -> Version:

@@ -9,6 +9,7 @@ from ptxgen.emulator.values import (
     UNDEFINED,
     Code,
     Context,
+    Form,
     Slab,
     Value,
     convert,
@@ -54,22 +55,42 @@ class Reader:
         self.indent = 1
         self.guard: Code | None = None
         self.env: dict[int, Value] = {}
+        """Registers that the code has read or written so far."""
+        self.incoming: dict[int, Form] = dict(context)
+        """Forms of the live registers at the start."""
+        self._slabs: dict[int, Slab] = {}
+        self._saved: dict[int, Value] | None = None
+        """Values before the guard that is open."""
         self.dirty: set[int] = set()
         self._conditional: dict[tuple[int, str], str] | None = None
         self._count = 0
         self._specials: dict[str, str] = {}
-        slabs: dict[int, Slab] = {}
-        for register, form in context:
-            if isinstance(form, tuple):
-                kind, slot, row = form
-                slab = slabs.get(slot)
-                if slab is None:
-                    slab = slabs[slot] = self._load_slab(kind, slot)
-                self.env[register] = Value("V", {}, slab, row)
-            elif form == "T":
-                self.env[register] = Value("V", home=register, tid=True)
-            else:
-                self.env[register] = Value(form, home=register)
+
+    def lookup(self, number: int) -> Value | None:
+        """The value of a register now; None where nothing is known of it."""
+        value = self.env.get(number)
+        if value is None:
+            value = self.from_start(number)
+            if value is not None:
+                self.env[number] = value
+                if self._saved is not None:
+                    self._saved.setdefault(number, value)
+        return value
+
+    def from_start(self, number: int) -> Value | None:
+        """The value that a register had at the start."""
+        form = self.incoming.get(number)
+        if form is None:
+            return None
+        if isinstance(form, tuple):
+            kind, slot, row = form
+            slab = self._slabs.get(slot)
+            if slab is None:
+                slab = self._slabs[slot] = self._load_slab(kind, slot)
+            return Value("V", {}, slab, row)
+        if form == "T":
+            return Value("V", home=number, tid=True)
+        return Value(form, home=number)
 
     # Source text
 
@@ -141,7 +162,7 @@ class Reader:
         )  # fmt: skip
 
     def _read_register(self, number: int, kind: str) -> Code:
-        value = self.env.get(number)
+        value = self.lookup(number)
         if value is None or value.form == UNDEFINED:
             value = self.undefined(number)
         return self.read_value(number, value, kind)
@@ -285,7 +306,7 @@ class Reader:
             if number is None:
                 values.append(None)
                 continue
-            value = self.env.get(number)
+            value = self.lookup(number)
             if value is None or value.form == UNDEFINED:
                 value = self.undefined(number)
             values.append(value)

@@ -92,7 +92,7 @@ class SegmentWriter:
             self._bound.pop(number, None)
 
     def _initial(self, number: int) -> Value:
-        value = self.emitter.env.get(number)
+        value = self.emitter.lookup(number)
         if value is None or value.form == UNDEFINED:
             value = self.emitter.undefined(number)
         return value
