@@ -68,6 +68,19 @@ class OperandTile:
         return self.swizzle_bytes or CHUNK_BYTES
 
     @property
+    def swizzle(self) -> str:
+        """Swizzle as tensor maps call it; tcgen05 transposes 4-byte elements in 32-byte atoms."""
+        if not self.swizzle_bytes:
+            return "none"
+        in_atoms = not self.k_major and self.dtype.bytes == 4
+        return "128B_ATOM_32B" if in_atoms else f"{self.swizzle_bytes}B"
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of the contiguous dimension that repeat as one: those of a core matrix."""
+        return CORE_ROWS // 2 if self.swizzle == "128B_ATOM_32B" else CORE_ROWS
+
+    @property
     def box(self) -> tuple[int, int]:
         """TMA box in elements, contiguous dimension first."""
         outer = self.rows if self.k_major else self.k
@@ -127,7 +140,7 @@ class OperandTile:
     @property
     def descriptor(self) -> MatrixDescriptor:
         """Descriptor fields for wgmma and tcgen05, without the start address."""
-        core_bytes = CORE_ROWS * self.pitch_bytes
+        core_bytes = self.group_rows * self.pitch_bytes
         if self.swizzle_bytes and self.k_major:
             return MatrixDescriptor(0, core_bytes, self.swizzle_bytes)
         if self.swizzle_bytes:

@@ -63,8 +63,8 @@ def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
     mma_threads = config.cluster_ctas // config.cta_group
     readers = config.cluster_ctas * (1 + EPILOGUE_WARPS) + mma_threads + 1
     protocol = {
-        "full": (1, config.tx_bytes,
-                 f"the producer{pair}, by arrive.expect_tx; TMA{both} counts the bytes down",
+        "full": (config.cta_group, config.tx_bytes,
+                 f"the producer{both}; TMA{both} counts the bytes down",
                  f"the MMA thread{pair}"),
         "empty": (issuers, 0,
                   "tcgen05.commit of every MMA thread whose stages this CTA loads into",
@@ -147,9 +147,8 @@ def launch(
 
 def operand_map_params(problem: Gemm, config: Tcgen05Config) -> list[Param]:
     """Tensor maps of the MMA's rows (a_map) and columns (b_map) as their tiles want them."""
-    swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     maps = [
-        tensor_map(problem, operand, tile.box, swizzle)
+        tensor_map(problem, operand, tile.box, tile.swizzle)
         for operand, tile in zip(
             config.operands, (config.row_tile, config.column_tile), strict=True
         )
@@ -219,9 +218,8 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
 def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
     """Where operands are loaded to, and the descriptors through which the MMA reads them."""
     a, b = config.row_tile, config.column_tile
-    swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     descriptors = [
-        SmemDescriptor(t.descriptor.leading_bytes, t.descriptor.stride_bytes, swizzle).encode()
+        SmemDescriptor(t.descriptor.leading_bytes, t.descriptor.stride_bytes, t.swizzle).encode()
         for t in (a, b)
     ]
     pair = ".cta_group::2" if config.cta_group == 2 else ""

@@ -49,7 +49,7 @@ def ctas_id(ctas: dict[str, int]) -> str:
 
 @pytest.mark.parametrize("layout", ["nt", "nn", "tn", "tt"])
 @pytest.mark.parametrize("ctas", CTAS, ids=ctas_id)
-@pytest.mark.parametrize("a", ["bf16", "e4m3"])
+@pytest.mark.parametrize("a", ["bf16", "e4m3", "tf32"])
 def test_operand_layouts_are_exact(a: str, ctas: dict[str, int], layout: str) -> None:
     assert case(Gemm(272, 80, 208, a, a, layout=layout), tile_n=TILE, stages=2, **ctas)
 

@@ -59,17 +59,17 @@ def test_decoder_reads_back_block_scaled_fields(kind: str, a: str) -> None:
     assert {found["scale A byte"], found["scale B byte"]} == {"2"}
 
 
-def _swizzle(width: int) -> object:
-    """CuTe's swizzle of 16-byte chunks over byte addresses."""
-    if not width:
+def _swizzle(name: str) -> object:
+    """CuTe's swizzle over byte addresses: of 16-byte chunks, or of 32-byte atoms."""
+    if name == "none":
         return lambda address: address
-    bits = {32: 1, 64: 2, 128: 3}[width]
-    return tensor_layouts.Swizzle(bits, 4, 3)
+    shape = {"32B": (1, 4, 3), "64B": (2, 4, 3), "128B": (3, 4, 3), "128B_ATOM_32B": (2, 5, 2)}
+    return tensor_layouts.Swizzle(*shape[name])
 
 
 def _tma_image(tile: OperandTile) -> dict[int, tuple[int, int]]:
     """First byte address of each element of the tile as TMA lays it out: address -> (row, k)."""
-    swizzle, width, image = _swizzle(tile.swizzle_bytes), tile.dtype.bytes, {}
+    swizzle, width, image = _swizzle(tile.swizzle), tile.dtype.bytes, {}
     inner, outer = tile.box
     for slice_index, copy in itertools.product(range(tile.slices), tile.copies):
         for i, o in itertools.product(range(inner), range(outer)):
@@ -91,9 +91,8 @@ def _canonical(tile: OperandTile) -> object:
     """
     width, swizzle = tile.dtype.bytes, tile.swizzle_bytes
     word = SmemDescriptor(
-        tile.descriptor.leading_bytes, tile.descriptor.stride_bytes,
-        f"{swizzle}B" if swizzle else "none",
-    ).encode()  # fmt: skip
+        tile.descriptor.leading_bytes, tile.descriptor.stride_bytes, tile.swizzle
+    ).encode()
     fields = {f.name: f.raw for f in decode_matrix_descriptor(word)}
     leading = 16 * fields["leading byte offset"]
     stride = 16 * fields["stride byte offset"]
@@ -105,7 +104,8 @@ def _canonical(tile: OperandTile) -> object:
     else:
         chunk = (swizzle or 16) // width
         rows = tile.num_chunks
-        shape = ((chunk, rows), (8, mma_k // 8))
+        group = 4 if tile.swizzle == "128B_ATOM_32B" else 8
+        shape = ((chunk, rows), (group, mma_k // group))
         pitch = swizzle or 16
         chunk_step, k_step = (leading, stride) if swizzle else (stride, leading)
         strides = ((width, chunk_step), (pitch, k_step))
@@ -117,7 +117,7 @@ TILES = [
     for name, k_major, swizzle, rows, slices in itertools.product(
         ("bf16", "e4m3", "tf32", "e2m1"), (True, False), (0, 32, 64, 128), (64, 128), (1, 2)
     )
-    if k_major or name in ("bf16", "e4m3")
+    if k_major or name in ("bf16", "e4m3") or (name == "tf32" and swizzle == 128)
     if name != "e2m1" or swizzle == 128
 ]
 
@@ -127,7 +127,7 @@ TILES = [
     ids=lambda t: f"{t.dtype}-{'k' if t.k_major else 'mn'}-{t.swizzle_bytes}-{t.rows}/{t.slices}",
 )  # fmt: skip
 def test_mma_finds_each_element_where_tma_put_it(tile: OperandTile) -> None:
-    swizzle, image, layout = _swizzle(tile.swizzle_bytes), _tma_image(tile), _canonical(tile)
+    swizzle, image, layout = _swizzle(tile.swizzle), _tma_image(tile), _canonical(tile)
     for step in range(tile.k // tile.mma_k):
         start = step * tile.k_step_bytes
         for row, k in itertools.product(range(tile.rows), range(tile.mma_k)):
@@ -136,6 +136,7 @@ def test_mma_finds_each_element_where_tma_put_it(tile: OperandTile) -> None:
                 place = (row % 8, row // 8), (k % unit, k // unit)
             else:
                 chunk = (tile.swizzle_bytes or 16) // tile.dtype.bytes
-                place = (row % chunk, row // chunk), (k % 8, k // 8)
+                group = 4 if tile.swizzle == "128B_ATOM_32B" else 8
+                place = (row % chunk, row // chunk), (k % group, k // group)
             address = swizzle(start + layout(*place))  # type: ignore[operator]
             assert image[address] == (row, step * tile.mma_k + k)

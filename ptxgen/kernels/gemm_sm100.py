@@ -83,7 +83,13 @@ def _check_formats(config: Config) -> None:
             f"{config.a} x {config.b} needs kind::i8, which {config.target} lacks; "
             f"must be {', '.join(I8_TARGETS)}; try e4m3"
         )
-    for kind in (dtype(config.a), dtype(config.b)):
+    for tile in (config.a_tile, config.b_tile):
+        kind = tile.dtype
+        if kind.name == "tf32" and not tile.k_major and config.swizzle_bytes != 128:
+            raise ConfigError(
+                f"swizzle={config.swizzle_bytes or 'none'} with layout={config.layout}: tcgen05 "
+                "transposes tf32 from 128-byte rows swizzled in atoms of 32 bytes; try swizzle=128"
+            )
         if kind.is_packed and config.swizzle_bytes != 128:
             raise ConfigError(
                 f"swizzle={config.swizzle_bytes or 'none'} with {kind}: TMA unpacks it in boxes of "
@@ -151,7 +157,8 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
             raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
     check_operands(problem)
     values: dict[str, int | str] = dict(static_fields(problem))
-    values["store"] = "tma" if d_fits_tma(problem) else "global"
+    swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
+    values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
     values.update(chosen)
     swizzle = int(values.setdefault("swizzle_bytes", 128))
     values.setdefault("tile_k", (swizzle or 128) // dtype(problem.a).bytes)
@@ -272,10 +279,10 @@ def check_operands(problem: Gemm) -> None:
         raise ConfigError(f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}")
     for operand, transposed in (("a", problem.layout[0] == "t"), ("b", problem.layout[1] == "n")):
         kind = dtype(getattr(problem, operand))
-        if transposed and (kind.is_packed or kind.name == "tf32"):
+        if transposed and kind.is_packed:
             raise ConfigError(
                 f"layout={problem.layout}: {operand.upper()} of {kind} must be K-major, since "
-                "tcgen05 transposes 8- and 16-bit formats only; try layout=nt"
+                "tcgen05 transposes whole bytes only; try layout=nt"
             )
         check_operand(problem, operand)
 

@@ -252,7 +252,7 @@ def check_operands(problem: Gemm) -> None:
         if transposed and kind.is_packed:
             raise ConfigError(
                 f"layout={problem.layout}: {operand.upper()} of {kind} must be K-major, since "
-                "tcgen05 transposes 8- and 16-bit formats only; try layout=nt"
+                "tcgen05 transposes whole bytes only; try layout=nt"
             )
         if (problem.a, problem.b) == ("e2m1", "e2m1"):
             check_byte_operand(problem, operand)
@@ -282,7 +282,8 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
             raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
     check_operands(problem)
     values: dict[str, int | str] = dict(static_fields(problem))
-    values["store"] = "tma" if d_fits_tma(problem) else "global"
+    swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
+    values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
     fp4 = (problem.a, problem.b) == ("e2m1", "e2m1") and problem.scale != "mx128"
     values["kind"] = "mxf8f6f4" if not fp4 else "mxf4nvf4" if problem.scale == "nv16" else "mxf4"
     values.update(chosen)
