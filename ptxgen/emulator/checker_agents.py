@@ -195,7 +195,8 @@ class Agent:
     def publish_inits(self, lanes: int, target: Clock) -> None:
         """What fence.mbarrier_init has published, by a relaxed arrival after it."""
         component = self.first + clocks.INITS
-        target.set(component, self.clock_of(lanes).get(component))
+        known = [self.clock, *(c for n, c in self.lane_clocks.items() if lanes >> n & 1)]
+        target.set(component, max(c.get(component) for c in known))
 
     def tensor_before(self, mask: int) -> None:
         """tcgen05.fence::before_thread_sync: own finished tcgen05 work may be published."""

@@ -52,8 +52,10 @@ class BarrierState:
     signalled: set[Agent] = field(default_factory=set)
     """Warps whose copies are known to find it initialised."""
     waiters: dict[Agent, Waiter] = field(default_factory=dict)
-    issued: dict[AsyncOperation, int] = field(default_factory=dict)
-    """Phase in which each copy that still owes it bytes was issued."""
+    issued: dict[AsyncOperation, tuple[int, Clock]] = field(default_factory=dict)
+    """Of each copy that still owes it bytes: phase at its issue, and what its thread knew."""
+    caused: Clock | None = None
+    """What threads knew whose copies have delivered: it came before, but is not published."""
     last_release: tuple[Agent, int, int, int] | None = None
     """(warp, its version, line, phase) of the last release that was joined."""
 
@@ -64,9 +66,9 @@ class Barriers:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self.live: dict[BarrierKey, BarrierState] = {}
-        self.deliveries: dict[AsyncOperation, tuple[int, int, Clock | None]] = {}
-        """Of a commit or cp.async.mbarrier.arrive: the milestone that its arrival says, and what a
-        commit's thread knew."""
+        self.deliveries: dict[AsyncOperation, tuple[int, int, Clock]] = {}
+        """Of a commit or cp.async.mbarrier.arrive: the milestone that its arrival says, and what
+        its thread knew."""
 
     def init(self, event: BarrierEvent, agent: Agent, domain: Domain) -> bool:
         """mbarrier.init; False if it repeats one."""
@@ -112,8 +114,7 @@ class Barriers:
         operation = event.operation
         if operation is not None and operation in self.deliveries:
             component, value, published = self.deliveries[operation]
-            if published is not None:
-                state.clock.join(published)
+            state.clock.join(published)
             state.clock.set(component, value)
             state.clock.set(component, value, clocks.TENSOR)
             return
@@ -147,8 +148,15 @@ class Barriers:
             return
         state.tx = event.tx
         operation = event.operation
-        issued = state.issued.pop(operation, None) if operation is not None else None
-        if operation is None or issued is None or issued == event.phase:
+        found = state.issued.pop(operation, None) if operation is not None else None
+        if operation is None or found is None:
+            return
+        issued, known = found
+        if state.caused is None:
+            state.caused = known
+        else:
+            state.caused.join(known)
+        if issued == event.phase:
             return
         line = operation.origin.line
         if self.reporter.repeats("TX-LATE", line):
@@ -174,8 +182,10 @@ class Barriers:
         for agent, waiter in state.waiters.items():
             if waiter.last < done - 1:
                 waiter.skipped = max(waiter.skipped, done - 1)
-            elif waiter.last == done - 1 and not state.clock.knows(
-                agent.domain, agent.first + clocks.ACCESSES, waiter.epoch
+            elif waiter.last == done - 1 and not any(
+                c.knows(agent.domain, agent.first + clocks.ACCESSES, waiter.epoch)
+                for c in (state.clock, state.caused)
+                if c is not None
             ):
                 self._lapped(state, agent, waiter, done - 1, waiter.line, seen=False)
         state.frozen = state.clock.copy()
@@ -257,7 +267,9 @@ class Barriers:
 
     def signal(self, state: BarrierState, agent: Agent, operation: AsyncOperation) -> None:
         """A copy will count bytes on a barrier."""
-        state.issued[operation] = state.phase
+        known = Clock(agent.domain)
+        agent.release(operation.origin.lanes, known)
+        state.issued[operation] = (state.phase, known)
         if agent in state.signalled:
             return
         lanes = operation.origin.lanes

@@ -19,6 +19,7 @@ class Exposure:
     milestones: tuple[tuple[int, int], ...]
     what: str
     origin: Origin
+    alternative: tuple[int, int] | None = None
 
 
 class Exits:
@@ -33,7 +34,10 @@ class Exits:
     def expose(self, cta: int, record: Record) -> None:
         """A CTA's shared memory is used from outside, or asynchronously."""
         key = (record.agent, record.milestones[0][0], record.origin.line)
-        self._add(cta, key, Exposure(record.agent, record.milestones, record.what, record.origin))
+        found = Exposure(
+            record.agent, record.milestones, record.what, record.origin, record.alternative
+        )
+        self._add(cta, key, found)
 
     def signal(self, cta: int, agent: Agent, origin: Origin) -> None:
         """A warp arrived on an mbarrier of a CTA."""
@@ -59,15 +63,11 @@ class Exits:
         """All threads of a CTA are gone."""
         self._gone.add(cta)
         for exposure in self._exposed.pop(cta, {}).values():
-            domain = exposure.agent.domain
-            for component, value in exposure.milestones:
-                if not any(
-                    c.knows(domain, component, value)
-                    for a in agents
-                    for c in (a.clock, *a.lane_clocks.values())
-                ):
-                    self._report(cta, exposure, "may exit")
-                    break
+            other = exposure.alternative
+            if not all(_known(agents, exposure, m) for m in exposure.milestones) and not (
+                other is not None and _known(agents, exposure, other)
+            ):
+                self._report(cta, exposure, "may exit")
         for column, (count, origin) in self._allocated.pop(cta, {}).items():
             if self.reporter.repeats("TMEM-LEAK", origin.line):
                 continue
@@ -106,6 +106,7 @@ class Exits:
             mine[column] = (num_columns, origin)
         elif kind == "dealloc":
             mine.pop(column, None)
+            self.reporter.freed.append((origin.cta, column, column + num_columns))
 
     def drop(self, ctas: set[int]) -> None:
         """CTAs whose cluster is gone."""
@@ -113,3 +114,11 @@ class Exits:
         for cta in ctas:
             self._exposed.pop(cta, None)
             self._allocated.pop(cta, None)
+
+
+def _known(agents: Sequence[Agent], exposure: Exposure, milestone: tuple[int, int]) -> bool:
+    """Whether some warp knows a milestone."""
+    domain = exposure.agent.domain
+    return any(
+        c.knows(domain, *milestone) for a in agents for c in (a.clock, *a.lane_clocks.values())
+    )

@@ -24,13 +24,13 @@ _BY_TEXT: tuple[tuple[type[EmulationError], str, str], ...] = (
     (BarrierError, r"setmaxnreg", "SETMAXNREG"),
     (BarrierError, r"8-byte alignment", "MISALIGNED"),
     (OutOfBoundsError, r"reaches tensor memory lanes|leaves the lanes", "TMEM-LANES"),
-    (OutOfBoundsError, r"tensor memory columns", "TMEM-AFTER-DEALLOC"),
     (OutOfBoundsError, r"which has exited", "CLUSTER-EXIT"),
     (EmulationError, r"tcgen05\.dealloc of", "TMEM-AFTER-DEALLOC"),
     (EmulationError, r"tcgen05\.alloc after|must not grow", "TMEM-LEAK"),
     (EmulationError, r"four warps of a warpgroup must", "ALIGNED-DIVERGENT"),
 )
 """(kind of error, pattern of its message, code): the first that fits."""
+_COLUMNS = re.compile(r"tensor memory columns \[(\d+), (\d+)\) of CTA (\d+)")
 _LOCATION = re.compile(r"CTA (\d+) warp (\d+)")
 
 
@@ -66,6 +66,11 @@ def report_fault(reporter: Reporter, error: EmulationError) -> None:
     if isinstance(error, HazardError):
         return
     code = code_of(error)
+    columns = _COLUMNS.search(str(error))
+    if columns:
+        first, end, cta = (int(x) for x in columns.groups())
+        if any(c == cta and a < end and first < b for c, a, b in reporter.freed):
+            code = "TMEM-AFTER-DEALLOC"
     found = _LOCATION.search(str(error))
     cta, warp = (int(found[1]), int(found[2])) if found else (-1, -1)
     if isinstance(error, DeadlockError):

@@ -50,16 +50,12 @@ class Operations:
             return self._copies(operation, agent, kernel)
         if kind == "cp_async_arrive":
             milestone = (agent.first + clocks.COPY_ARRIVALS, agent.num_copies)
-            self._barriers.deliveries[operation] = (*milestone, None)
+            self._deliver(operation, agent, milestone)
             return []
         if kind == "tcgen05_commit":
             stream = agent.tensor_stream(lane)
             milestone = (stream.component, stream.committed)
-            # The arrival also comes after all that the thread had seen when it committed: that a
-            # stage was full, for one, which is why the stage may be filled again.
-            published = Clock(agent.domain)
-            agent.release(operation.origin.lanes, published)
-            self._barriers.deliveries[operation] = (*milestone, published)
+            self._deliver(operation, agent, milestone)
             for cta, _ in operation.barriers:
                 self._exits.commit(cta, agent, milestone, operation.origin)
             return []
@@ -80,6 +76,14 @@ class Operations:
             *(_record(operation, a, agent, (reads,), kernel) for a in operation.reads),
             *(_record(operation, a, agent, (writes,), kernel) for a in operation.writes),
         ]
+
+    def _deliver(self, operation: AsyncOperation, agent: Agent, milestone: tuple[int, int]) -> None:
+        """An arrival will say a milestone, and what its thread had seen before it asked for it:
+        that a stage was full, for one, which is why the stage may be filled again."""
+        published = Clock(agent.domain)
+        agent.mark()
+        agent.release(operation.origin.lanes, published)
+        self._barriers.deliveries[operation] = (*milestone, published)
 
     def _signalling(self, operation: AsyncOperation, agent: Agent, kernel: int) -> list[Record]:
         """A copy whose bytes mbarriers count."""

@@ -47,12 +47,7 @@ class Races:
         table = shadow.table
         if not record.number:
             table.add(record)
-        writers = region.get(shadow.writers)
-        for number in distinct(writers):
-            if number:
-                self._examine_entry(shadow, number, record, views)
-            elif self.uninitialised and record.access.space is not Space.GLOBAL:
-                self._uninitialised(shadow, region, record)
+        self._examine_writers(shadow, region, record, views)
         readers = region.get(shadow.readers)
         numbers = distinct(readers)
         if len(numbers) == 1:
@@ -69,11 +64,9 @@ class Races:
         if not record.number:
             table.add(record)
         for number in distinct(region.get(shadow.readers)):
-            if number:
-                self._examine_entry(shadow, number, record, views)
-        for number in distinct(region.get(shadow.writers)):
-            if number:
-                self._examine_entry(shadow, number, record, views)
+            for earlier in table.records(number):
+                self._examine(earlier, record, views)
+        self._examine_writers(shadow, region, record, views)
         if region.whole:
             region.put(shadow.writers, record.number)
         else:
@@ -87,18 +80,22 @@ class Races:
 
     def _put_parts(self, shadow: Shadow, region: Region, record: Record) -> None:
         table = shadow.table
-        for word, mask in region.masks.items():
-            if mask == 15:
-                shadow.writers[word] = record.number
-                continue
-            old = table.entries[int(shadow.writers[word])]
+        words, masks = region.index, region.masks
+        keys = shadow.writers[words].astype(np.int64) * 16 + masks
+        for key in distinct(keys):
+            number, mask = key >> 4, key & 15
+            old = table.entries[number]
             if isinstance(old, Parts):
                 members = [(m & ~mask, r) for m, r in old.members if m & ~mask]
-            elif isinstance(old, Record):
+            elif isinstance(old, Record) and mask != 15:
                 members = [(15 & ~mask, old)]
             else:
                 members = []
-            shadow.writers[word] = table.add(Parts((*members, (mask, record))))
+            if not members and mask == 15:
+                value = record.number
+            else:
+                value = table.add(Parts((*members, (mask, record))))
+            shadow.writers[words[keys == key]] = value
 
     def _with_reader(self, shadow: Shadow, number: int, record: Record, views: Views) -> int:
         """Entry for words that `record` reads too."""
@@ -129,9 +126,21 @@ class Races:
             record.origin, access=access, addresses=(first, size),
         )  # fmt: skip
 
-    def _examine_entry(self, shadow: Shadow, number: int, later: Record, views: Views) -> None:
-        for earlier in shadow.table.records(number):
-            self._examine(earlier, later, views)
+    def _examine_writers(self, shadow: Shadow, region: Region, later: Record, views: Views) -> None:
+        writers = region.get(shadow.writers)
+        for number in distinct(writers):
+            if number:
+                mask = 15
+                if not region.whole:
+                    mask = int(np.bitwise_or.reduce(region.masks[writers.reshape(-1) == number]))
+                for earlier in shadow.table.writers(number, mask):
+                    self._examine(earlier, later, views)
+            elif (
+                self.uninitialised
+                and later.kind is AccessKind.READ
+                and later.access.space is not Space.GLOBAL
+            ):
+                self._uninitialised(shadow, region, later)
 
     def _examine(self, earlier: Record, later: Record, views: Views) -> None:
         if earlier.operation is not None and earlier.operation is later.operation:
@@ -187,21 +196,27 @@ class Races:
             return
         access = later.access
         name = reporter.bytes_name(access.space, access.owner, first, size)
+        severity = ""
+        if not self.reporter.strict and _stores_again(earlier, later):
+            severity = "warning"  # rasters that round up store a tile twice, with equal bytes
         reporter.add(
             code,
             f"`{reporter.brief(later.origin.line)}` by {warps_text(later.origin)} {_verb(later)} "
             f"{name}, which `{reporter.brief(earlier.origin.line)}` at line {earlier.origin.line} "
             f"by {warps_text(earlier.origin)} {_verb(earlier)}, and nothing says that this is over",
             later.origin, other=earlier.origin, access=access, addresses=(first, size), fix=fix,
+            severity=severity,
         )  # fmt: skip
 
     def _lanes_matter(self, earlier: Record, later: Record, views: Views) -> bool:
         """Whether other lanes than the ordered ones touched the shared bytes."""
         lanes = lanes_touching(earlier, later)
         for view in views:
-            if earlier.agent is view.agent and earlier.is_ordinary:
-                if _crosses_lanes(earlier, later):
-                    return True
+            if (
+                earlier.agent is view.agent
+                and earlier.is_ordinary
+                and not _crosses_lanes(earlier, later)
+            ):
                 continue
             for lane in lanes:
                 component = earlier.agent.lane_component(lane)
@@ -237,14 +252,16 @@ def relation(earlier: Record, later: Record, view: View) -> int:
     agent = earlier.agent
     if not earlier.is_ordinary:
         return ORDERED if finished(earlier, view.clock) else UNORDERED
-    if agent is view.agent:
+    own = agent is view.agent
+    if own:
         if not agent.by_lane or earlier.epoch <= agent.synced:
             return ORDERED
         lanes = earlier.origin.lanes
-        return ORDERED if lanes == view.lanes and not lanes & (lanes - 1) else BY_LANE
+        if lanes == view.lanes and not lanes & (lanes - 1):
+            return ORDERED
     domain = agent.domain
     if not view.clock.knows(domain, agent.first + clocks.ACCESSES, earlier.epoch):
-        return UNORDERED
+        return BY_LANE if own else UNORDERED
     if not agent.by_lane or view.clock.knows(domain, agent.first + clocks.LANES, earlier.epoch):
         return ORDERED
     return BY_LANE
@@ -346,6 +363,16 @@ _TENSOR_FIX = {
     "tcgen05_cp": "execute tcgen05.commit after the copy, and wait for its mbarrier",
     "tcgen05_shift": "execute tcgen05.commit after the shift, and wait for its mbarrier",
 }
+
+
+def _stores_again(earlier: Record, later: Record) -> bool:
+    """Whether two CTAs store to the same global bytes by the same instruction."""
+    return (
+        earlier.access.space is Space.GLOBAL
+        and AccessKind.READ not in (earlier.kind, later.kind)
+        and earlier.origin.line == later.origin.line
+        and earlier.origin.cta != later.origin.cta
+    )
 
 
 def _verb(record: Record) -> str:

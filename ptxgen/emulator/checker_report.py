@@ -20,6 +20,8 @@ class Reporter:
         self.machine: Any = None
         """Machine of the current launch."""
         self.found: dict[tuple[str, int | None, int | None], Finding] = {}
+        self.freed: list[tuple[int, int, int]] = []
+        """(CTA, first, end) of tensor memory columns that were freed."""
         self._texts: dict[int, str] = {}
 
     def attach(self, machine: Any) -> None:

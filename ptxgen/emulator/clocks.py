@@ -123,7 +123,7 @@ class Clock:
     def join_relaxed(self, other: "Clock") -> None:
         """Note in the RELAXED row what another clock knows."""
         if other.rows.shape[1] > self.rows.shape[1]:
-            self.rows = _wider(self.rows, self.domain.width)
+            self.rows = _wider(self.rows, other.rows.shape[1])
         mine = self.rows[RELAXED, : other.rows.shape[1]]
         np.maximum(mine, other.rows[KNOWN], out=mine)
 

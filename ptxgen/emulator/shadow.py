@@ -6,7 +6,7 @@ one assignment, and the reasoning is done once per distinct entry.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,13 @@ class Table:
             return entry.members
         return tuple(r for _, r in entry.members) if isinstance(entry, Parts) else ()
 
+    def writers(self, number: int, mask: int) -> tuple[Record, ...]:
+        """Accesses behind a number that wrote one of the bytes in a mask."""
+        entry = self.entries[number]
+        if isinstance(entry, Parts):
+            return tuple(r for m, r in entry.members if m & mask)
+        return self.records(number)
+
     def readers(self, members: tuple[Record, ...]) -> int:
         """Number of a set of readers."""
         if len(members) == 1:
@@ -148,8 +155,8 @@ class Region:
     index: Any
     whole: bool = True
     """Every word is covered whole."""
-    masks: dict[int, int] = field(default_factory=dict)
-    """Word -> mask of its bytes, where not whole."""
+    masks: Any = None
+    """Masks of the bytes of each word, where not whole; `index` then lists the words."""
 
     def get(self, array: Numbers) -> Numbers:
         """Entries of its words."""
@@ -229,7 +236,7 @@ def _partial(addresses: Any, size: int) -> Region:
     np.bitwise_or.at(masks, np.searchsorted(words, places >> 2), 1 << (places & 3))
     if (masks == 15).all():
         return Region(1, words)
-    return Region(1, words, False, dict(zip(words.tolist(), masks.tolist(), strict=True)))
+    return Region(1, words, False, masks)
 
 
 def distinct(numbers: Numbers) -> list[int]:
