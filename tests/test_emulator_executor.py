@@ -386,6 +386,38 @@ ld.param.b32 %r2, [r0];
     assert found.tolist() == [(t if t > 15 else 2 * t) + 100 for t in range(32)]
 
 
+SUM = """
+.func (.reg .u32 total) sum_to(.reg .u32 n)
+{
+.reg .pred %p<2>;
+.reg .u32 %r<4>;
+mov.u32 total, 0;
+setp.eq.u32 %p1, n, 0;
+@%p1 bra END;
+sub.u32 %r1, n, 1;
+call.uni (%r2), sum_to, (%r1);
+add.u32 total, %r2, n;
+END:
+ret;
+}
+"""
+
+
+def test_a_recursive_function_with_registers_as_parameters_parts_the_lanes() -> None:
+    found = words(execute("call (%r2), sum_to, (%r1);" + STORE_R2, module=SUM))
+    assert found.tolist() == [t * (t + 1) // 2 for t in range(32)]
+
+
+def test_a_function_is_called_through_a_pointer() -> None:
+    body = """
+mov.u64 %d5, sum_to;
+prototype: .callprototype (.reg .u32 _) _ (.reg .u32 _);
+mov.u32 %r3, 7;
+call (%r2), %d5, (%r3), prototype;
+"""
+    assert set(words(execute(body + STORE_R2, module=SUM))) == {28}
+
+
 PRINTF = """
 .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
 .global .align 1 .b8 text[16] = {108, 97, 110, 101, 32, 37, 100, 32, 37, 46, 49, 102, 10, 0, 0, 0};

@@ -163,7 +163,14 @@ class Flow:
             self.names.append(CARRY)
             self.types.append("pred")
         self.number: dict[str, int] = {n: i for i, n in enumerate(self.names)}
-        self.reads = [self._numbers(reads(i)) for i in self.body]
+        self.results = self._numbers(
+            [p.name for p in function.returns if p.is_register and not function.is_entry]
+        )
+        """Registers that a return hands to the caller."""
+        self.reads = [
+            self._numbers(reads(i)) + (self.results if i.name == "ret" else ())
+            for i in self.body
+        ]
         self.writes = [self._numbers(writes(i)) for i in self.body]
         self.leaders = self._find_leaders()
         self._starts = sorted(self.leaders)
@@ -214,8 +221,8 @@ class Flow:
             end = position
             while end < len(self.body) and not self._ends_block(end):
                 end += 1
-            live = self._live_out.get(end, 0)
-            found = self._live_in[position] = live
+            live = self._live_out.get(end, sum(1 << r for r in self.results))
+            self._live_in[position] = live
             for index in range(min(end, len(self.body) - 1), position - 1, -1):
                 live = self._live_in[index] = self._before(index, live)
             found = self._live_in[position]
@@ -257,7 +264,8 @@ class Flow:
                 for register in self.reads[index]:
                     used |= 1 << register
             blocks.append((start, stop - 1, used, killed, self.successors(stop - 1)))
-        live_in: dict[int, int] = {len(self.body): 0}
+        at_end = sum(1 << r for r in self.results)
+        live_in: dict[int, int] = {len(self.body): at_end}
         live_out: dict[int, int] = {}
         changed = True
         while changed:

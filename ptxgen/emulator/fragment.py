@@ -13,6 +13,7 @@ from ptxgen.emulator.lanes import FULL, UNSIGNED, lanes, lowest
 from ptxgen.emulator.observer import Origin
 from ptxgen.emulator.runtime import runtime
 from ptxgen.emulator.values import TYPE_BITS, UNDEFINED, Context, Form
+from ptxgen.ptx.module import Function
 
 if TYPE_CHECKING:
     from ptxgen.emulator.program import Program, Version
@@ -46,6 +47,8 @@ class Wait:
     """Lanes that must join."""
     varies: bool = False
     """The register holds a mask of lanes."""
+    anywhere: bool = False
+    """A join that lanes at another instruction of the kind complete, too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,14 +58,18 @@ class Frame:
     registers: list[Any]
     resume: "Version"
     local_base: int
+    function: Function
+    """The callee."""
+    results: tuple[Any, ...]
+    """Where its results go in the caller (op_call.py)."""
 
 
 class Fragment:
     """Lanes of one warp that execute together."""
 
     __slots__ = (
-        "backs", "count", "cta", "frames", "lane", "local_base", "machine", "mask", "mode", "next",
-        "observer", "peek_epoch", "registers", "wait", "warp",
+        "count", "cta", "frames", "lane", "local_base", "machine", "mask", "mode", "next",
+        "observer", "passes", "peek_epoch", "registers", "wait", "warp",
     )  # fmt: skip
 
     def __init__(self, warp: "Warp", mask: int, registers: list[Any]) -> None:
@@ -76,11 +83,11 @@ class Fragment:
         self.wait: Wait | None = None
         self.peek_epoch = -1
         """Machine's epoch when a try_wait last returned false for lack of progress."""
+        self.passes = False
+        """Its join is complete though lanes are elsewhere."""
         self.count = 0
         """Instructions executed since the warp last added them up."""
         self.frames: list[Frame] = []
-        self.backs: tuple[tuple[tuple[int, int, int], ...], ...] = ()
-        """Of every frame: what its return copies (from, to, bytes)."""
         self.local_base = 0
         self.set_mask(mask)
 
@@ -121,7 +128,6 @@ class Fragment:
         rest = self.mask & ~taken
         other = Fragment(self.warp, rest, list(self.registers))
         other.frames = list(self.frames)
-        other.backs = self.backs
         other.local_base = self.local_base
         other.go_to(no)
         self.set_mask(self.mask & taken)
@@ -277,6 +283,24 @@ def joined(F: Fragment, members: int, line: int) -> bool:
         F.wait = Wait("join", line, members=members)
         return False
     return True
+
+
+@runtime
+def met(F: Fragment, members: int, line: int) -> bool:
+    """As `joined`, for bar.warp.sync: lanes may stand at different ones."""
+    if F.passes:
+        F.passes = False
+        return True
+    if F.warp.alive & members & ~F.mask:
+        F.wait = Wait("join", line, members=members, anywhere=True)
+        return False
+    return True
+
+
+@runtime
+def any_of(F: Fragment, members: Any) -> int:
+    """Lanes that any active lane names."""
+    return int(np.bitwise_or.reduce(members[lanes(F.mask)]))
 
 
 @runtime

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.fragment import Frame
+from ptxgen.emulator.lanes import FULL, full, lane_indices, lane_list
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.runtime import runtime
 from ptxgen.errors import EmulationError
@@ -19,7 +20,7 @@ PROVIDED = ("vprintf", "__assertfail")
 
 @lowers("call")
 def call(instruction: Instruction) -> list[Micro]:
-    """call, direct."""
+    """call, direct or through a register."""
     return [Effect(instruction, _call, ends=True, splits=True)]
 
 
@@ -27,90 +28,173 @@ def _call(em: Emitter, instruction: Instruction) -> None:
     returns, callee, arguments = instruction.operands[:3]
     assert isinstance(returns, Vector)
     assert isinstance(arguments, Vector)
-    if not isinstance(callee, Symbol):
-        raise unknown(instruction, "indirect calls are not supported")
     image = em.program.image
-    function = image.module.functions.get(callee.name)
-    if function is None:
-        raise unknown(instruction, f"{callee.name} is not declared")
-    names = [o.name for o in (*returns.items, *arguments.items) if isinstance(o, Symbol)]
-    offsets = {n: image.local.get(f"{em.program.function.name}::{n}", -1) for n in names}
-    if function.is_declaration:
-        if callee.name not in PROVIDED:
-            raise unknown(instruction, f"{callee.name} has no body in this module")
-        places = ", ".join(str(offsets[o.name]) for o in arguments.items if isinstance(o, Symbol))
-        back = [offsets[o.name] for o in returns.items if isinstance(o, Symbol)]
-        em.line(
-            f"provided_function(F, {callee.name!r}, ({places},), {back[0] if back else -1}, "
-            f"{instruction.line})"
-        )
-        em.line(f"return {em.following()}")
-        return
-    if any(isinstance(o, Register) for o in (*returns.items, *arguments.items)):
-        raise unknown(instruction, "only parameters in .param space are supported")
-    moves = []
-    for operand, parameter in zip(arguments.items, function.params, strict=True):
-        assert isinstance(operand, Symbol)
-        target = image.local[f"{callee.name}::{parameter.name}"]
-        moves.append((offsets[operand.name], target, parameter.nbytes))
-    backs = []
-    for operand, parameter in zip(returns.items, function.returns, strict=True):
-        assert isinstance(operand, Symbol)
-        backs.append(
-            (image.local[f"{callee.name}::{parameter.name}"], offsets[operand.name],
-             parameter.nbytes)
-        )  # fmt: skip
-    frame = image.frame_bytes[em.program.function.name]
+    own = em.program.function.name
+    places = {
+        o.name: image.local.get(f"{own}::{o.name}", -1)
+        for o in (*returns.items, *arguments.items)
+        if isinstance(o, Symbol)
+    }
+    if isinstance(callee, Symbol):
+        function = image.module.functions.get(callee.name)
+        if function is None:
+            raise unknown(instruction, f"{callee.name} is not declared")
+        if function.is_declaration:
+            _call_provided(em, instruction, callee.name, returns, arguments, places)
+            return
+        which = repr(callee.name)
+    else:
+        which = f"pointed_function(F, PROGRAM, {em.read_lanes(callee, 'b64')})"
+    values = []
+    for operand in arguments.items:
+        if isinstance(operand, Symbol):
+            values.append(f"('param', {places[operand.name]})")
+        else:
+            bits = em.register_bits(operand.name) if isinstance(operand, Register) else 32
+            form, code = em.read(operand, "pred" if bits == 1 else f"b{bits}")
+            values.append(f"({form!r}, {em.assign(code)})")
+    results = []
+    for operand in returns.items:
+        if isinstance(operand, Symbol):
+            results.append(f"('param', {places[operand.name]})")
+        else:
+            number = em.bind_home(operand, "S" if em.mode == "one" else "V")
+            results.append(f"('register', {number})")
     em.line(
-        f"return enter_function(F, PROGRAM, {callee.name!r}, {tuple(moves)}, {tuple(backs)}, "
-        f"{frame}, {em.following()})"
+        f"return enter_function(F, PROGRAM, {which}, ({''.join(v + ', ' for v in values)}), "
+        f"({''.join(r + ', ' for r in results)}), {image.frame_bytes[own]}, {em.following()})"
     )
+
+
+def _call_provided(
+    em: Emitter, instruction: Instruction, name: str, returns: Vector, arguments: Vector,
+    places: dict[str, int],
+) -> None:  # fmt: skip
+    if name not in PROVIDED:
+        raise unknown(instruction, f"{name} has no body in this module")
+    given = ", ".join(str(places[o.name]) for o in arguments.items if isinstance(o, Symbol))
+    back = [places[o.name] for o in returns.items if isinstance(o, Symbol)]
+    em.line(
+        f"provided_function(F, {name!r}, ({given},), {back[0] if back else -1}, {instruction.line})"
+    )
+    em.line(f"return {em.following()}")
+
+
+@runtime
+def pointed_function(F: "Fragment", caller: Any, addresses: Any) -> str:
+    """Name of the function that a pointer means.
+
+    Raises: EmulationError for a pointer to no function, or to several in one warp.
+    """
+    found = {int(a) for a in addresses[lane_indices(F.mask)]}
+    names = {number: name for name, number in caller.image.function_ids.items()}
+    if len(found) != 1 or not found <= set(names):
+        raise EmulationError(
+            "an indirect call needs a pointer to one function of the module in all its lanes, got "
+            + ", ".join(hex(a) for a in sorted(found)[:4])
+        )
+    name: str = names[found.pop()]
+    return name
 
 
 @runtime
 def enter_function(
-    F: "Fragment", caller: Any, name: str, moves: tuple[Any, ...], backs: tuple[Any, ...],
+    F: "Fragment", caller: Any, name: str, values: tuple[Any, ...], results: tuple[Any, ...],
     frame_bytes: int, following: Any,
 ) -> None:  # fmt: skip
-    """Go into a function: a new register file and frame, arguments copied."""
-    program = caller.image.program_of(caller.image.module.functions[name])
+    """Go into a function: a new register file and frame, arguments copied.
+
+    An argument is ("param", offset in the caller's frame) or (form, value) of a register; a result
+    ("param", offset) or ("register", number in the caller).
+    Raises: EmulationError where the call does not fit the function.
+    """
+    image = caller.image
+    function = image.module.functions[name]
+    if len(values) != len(function.params) or len(results) != len(function.returns):
+        raise EmulationError(
+            f"{name} takes {len(function.params)} and returns {len(function.returns)} values; the "
+            f"call has {len(values)} and {len(results)}"
+        )
+    program = image.program_of(function)
     base = F.local_base + frame_bytes
-    _copy_frames(F, [(F.local_base + a, base + b, n) for a, b, n in moves])
-    F.frames.append(Frame(F.registers, following, F.local_base))
+    registers: list[Any] = [0] * program.num_slots
+    forms: dict[int, str] = {}
+    copies = []
+    for (form, value), parameter in zip(values, function.params, strict=True):
+        if parameter.is_register != (form != "param"):
+            raise EmulationError(f"{name}: {parameter.name} is passed in another state space")
+        if parameter.is_register:
+            number = program.flow.number[parameter.name]
+            registers[number], forms[number] = value, form
+        else:
+            target = base + image.local[f"{name}::{parameter.name}"]
+            copies.append((F.local_base + value, target, parameter.nbytes))
+    copy_frames(F, copies)
+    F.frames.append(Frame(F.registers, following, F.local_base, function, results))
     F.local_base = base
-    F.backs = (*F.backs, backs)
-    F.registers = [0] * program.num_slots
-    F.next = program.entry(F.mode)
+    F.registers = registers
+    F.next = program.entry(F.mode, forms)
 
 
-def _copy_frames(F: "Fragment", copies: list[tuple[int, int, int]]) -> None:
+def copy_frames(F: "Fragment", copies: list[tuple[int, int, int]]) -> None:
+    """Copy bytes of local memory (from, to, count) in the active lanes.
+
+    Raises: EmulationError when calls are nested too deeply.
+    """
     local = F.warp.local_memory()
+    lanes = lane_indices(F.mask)
     rows = local.u8[: 32 * local.lane_bytes].reshape(32, local.lane_bytes)
     for start, target, nbytes in copies:
         if max(start, target) + nbytes > local.legal_bytes:
             raise EmulationError("local memory overflows: calls are nested too deeply")
-        rows[:, target : target + nbytes] = rows[:, start : start + nbytes]
+        rows[lanes, target : target + nbytes] = rows[lanes, start : start + nbytes]
 
 
 def emit_return(em: Emitter) -> None:
-    """ret in a function."""
-    em.line("return leave_function(F)")
+    """ret in a function, with the results that are registers."""
+    values = []
+    for parameter in em.program.function.returns:
+        if parameter.is_register:
+            register = Register(parameter.name)
+            bits = em.register_bits(parameter.name)
+            values.append(em.assign(em.read(register, "pred" if bits == 1 else f"b{bits}")[1]))
+    em.line(f"return leave_function(F, ({''.join(v + ', ' for v in values)}))")
 
 
 @runtime
-def leave_function(F: "Fragment") -> None:
+def leave_function(F: "Fragment", values: tuple[Any, ...]) -> None:
     """Return to the caller, results copied."""
     frame = F.frames.pop()
-    *rest, backs = F.backs
-    F.backs = tuple(rest)
-    _copy_frames(F, [(F.local_base + a, frame.local_base + b, n) for a, b, n in backs])
+    image = F.machine.image
+    function = frame.function
+    registers = list(frame.registers)
+    target: Any = frame.resume
+    wanted = dict(target.context)
+    rest = iter(values)
+    copies = []
+    for (kind, place), parameter in zip(frame.results, function.returns, strict=True):
+        if not parameter.is_register:
+            start = F.local_base + image.local[f"{function.name}::{parameter.name}"]
+            copies.append((start, frame.local_base + place, parameter.nbytes))
+            continue
+        value = next(rest)
+        if kind == "register" and place >= 0:
+            if wanted.get(place) == "V" and isinstance(value, int):
+                value = _spread(value, parameter.nbytes)
+            registers[place] = value
+    copy_frames(F, copies)
     F.local_base = frame.local_base
-    F.registers = list(frame.registers)
-    target = frame.resume
+    F.registers = registers
     if F.mode != "full":
         F.go_to(target)
     else:
         F.next = target
+
+
+def _spread(value: int, nbytes: int) -> Any:
+    if isinstance(value, bool):
+        return FULL if value else 0
+    return full(value, 8 * nbytes)
 
 
 @runtime
@@ -138,7 +222,7 @@ def provided_function(
 
 def _write_local(F: "Fragment", offset: int, value: int) -> None:
     local = F.warp.local_memory()
-    for lane in range(32):
+    for lane in lane_list(F.mask):
         local.store_int(lane * local.lane_bytes + F.local_base + offset, value, 4)
 
 

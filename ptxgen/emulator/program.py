@@ -5,7 +5,7 @@ is compiled when control first gets there; it returns the next version, or None 
 to wait, have parted or are done.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +97,10 @@ class Program:
             found = self._micros[position] = lower(self.flow.body[position])
         return found
 
-    def entry(self, mode: str) -> Version:
-        """The version at the first instruction, nothing being defined."""
-        context = tuple((n, UNDEFINED) for n in members(self.flow.live_in(0)))
+    def entry(self, mode: str, given: Mapping[int, str] | None = None) -> Version:
+        """The version at the first instruction, no register but the given ones being defined."""
+        forms = given or {}
+        context = tuple((n, forms.get(n, UNDEFINED)) for n in members(self.flow.live_in(0)))
         return self.version(0, mode, context, False)
 
     def version(self, position: int, mode: str, context: Context, guarded: bool) -> Version:
