@@ -53,13 +53,17 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 tool or driver missing, 4 PTX rejected, "
     "5 wrong result or hazard, 6 deadlock.",
 )
 @click.version_option(__version__, prog_name="ptxgen", message="%(prog)s %(version)s")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """Emit, assemble, inspect and run hand-written PTX for Tensor Core GEMMs."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

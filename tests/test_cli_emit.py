@@ -26,6 +26,12 @@ def process(*arguments: str, **environment: str) -> "subprocess.CompletedProcess
     )  # fmt: skip
 
 
+def test_without_a_command_the_help_is_printed() -> None:
+    result = run()
+    assert result.exit_code == 0
+    assert result.stdout == run("--help").stdout
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_begins_with_its_line_in_the_list(name: str) -> None:
     result = run(name, "--help")
