@@ -190,4 +190,5 @@ def storage_bytes(x: Array) -> Array:
     if not x.size:
         return np.empty(0, np.uint8)
     nbytes = sum((n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)) + x.itemsize
-    return np.lib.stride_tricks.as_strided(x.view(np.uint8), (nbytes,), (1,))
+    first = np.lib.stride_tricks.as_strided(x, (1,), (x.itemsize,)).view(np.uint8)
+    return np.lib.stride_tricks.as_strided(first, (nbytes,), (1,))

@@ -25,6 +25,8 @@ CONSUMER_REGISTERS = {1: 255, 2: 232}
 OVERHEAD_REGISTERS = {1: 56, 2: 48}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_grouped_configs.py)."""
+VECTOR_SCALE_REGISTERS = 32
+"""What the epilogue needs beyond that for factors of single rows and columns."""
 SPARED_REGISTERS = 16
 """Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
 WORK_SLOTS = 4
@@ -286,8 +288,10 @@ class Config:
         sets = 2 if overlapped else self.blocks_per_warpgroup
         if self.accumulate == "promoted":
             sets += self.blocks_per_warpgroup
-        spared = SPARED_REGISTERS if overlapped else 0
-        return sets * columns // 2 + OVERHEAD_REGISTERS[self.warpgroups] - spared
+        overhead = OVERHEAD_REGISTERS[self.warpgroups]
+        overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
+        overhead -= SPARED_REGISTERS if overlapped else 0
+        return sets * columns // 2 + overhead
 
     def _check_registers(self) -> None:
         widest = self.mma_columns[-1]

@@ -48,6 +48,8 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
     a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
     d = dtype(config.d)
     widest = config.mma_columns[-1]
+    # Known to overwrite, the first wgmma of a k-tile keeps accumulators dead between main loops.
+    first = "0" if config.promotion_tiles == 1 else "%accumulate"
     return {
         "config": config,
         "swapped": config.swap_ab,
@@ -123,7 +125,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
                     for i in range(config.blocks_per_warpgroup)
                 ],
                 "b_units": step * column_tile.k_step_bytes >> 4,
-                "accumulate": "1" if step else "0" if config.promotion_tiles == 1 else "%accumulate",
+                "accumulate": "1" if step else first,
                 "fresh": int(step > 0),
             }
             for step in range(config.tile_k // row_tile.mma_k)

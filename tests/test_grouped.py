@@ -1,0 +1,192 @@
+"""grouped_sm90 computes every group's D and touches nothing else, on emulator and GPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from grouped_runs import is_exact, run_grouped
+
+from ptxgen.emulator import EmulatorDevice, Options
+from ptxgen.grouped_operands import device_sizes, make_grouped_operands
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm90
+from ptxgen.launch import Device
+
+BLOCK: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
+GROUP: dict[str, Any] = {"scale": "group", "accumulate": "promoted"}
+ROWS = [70, 0, 17, 64, 3]
+"""A tile and a tail, an empty group, tails of less and of more than 8 rows, a whole tile."""
+STRAIGHT: dict[str, Any] = {"tile_m": 64, "tile_n": 64}
+SWAPPED: dict[str, Any] = {"swap_ab": True, "tile_m": 40}
+
+
+def computes(device: Device, problem: GroupedGemm, rows: list[int], config: dict[str, Any]) -> bool:
+    """Whether D is exact for groups of `rows` rows and nothing else was written."""
+    operands = make_grouped_operands(problem, device_sizes(problem, rows), "integers")
+    return is_exact(device, problem, grouped_sm90.default_config(problem, **config), operands)
+
+
+def small(mode: str, **chosen: Any) -> GroupedGemm:
+    """Five groups of up to 72 rows, n = 136 and k = 400: no multiples of tiles."""
+    m = {"masked": 72, "batched": 72, "contiguous": 200}[mode]
+    return GroupedGemm(mode, 5, m, 136, 400, **chosen)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {**BLOCK},
+        {**BLOCK, "b": "e5m2", "d": "f16"},
+        {**GROUP, "d": "f32"},
+        {"scale": "tensor"},
+        {"scale": "rowcol", "d": "f32"},
+        {"scale": "rowcol", "accumulate": "promoted"},
+        {"a": "bf16", "b": "bf16"},
+        {"a": "f16", "b": "f16", "d": "f32", "accumulate": "promoted"},
+    ],
+    ids=lambda c: "-".join(c.values()),
+)
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+def test_groups_of_any_size_are_exact(
+    device: Device, mode: str, chosen: dict[str, Any], config: dict[str, Any]
+) -> None:
+    assert computes(device, small(mode, **chosen), ROWS, config)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"tile_m": 128, "tile_n": 128},
+        {"tile_m": 128, "tile_n": 48, "cluster_m": 2},
+        {"tile_m": 64, "tile_n": 64, "cluster_n": 2},
+        {"tile_m": 192, "tile_n": 64, "warpgroups": 1, "stages": 1},
+        {"swap_ab": True, "tile_m": 24, "tile_n": 64, "stages": 1},
+        {"swap_ab": True, "tile_m": 16, "cluster_m": 2},
+        {"swap_ab": True, "tile_m": 40, "cluster_n": 2, "hint": "evict_first"},
+        {"swap_ab": True, "tile_m": 72, "tile_n": 192, "token_step": 32, "warpgroups": 1},
+        {"swap_ab": True, "tile_m": 136, "tile_n": 128, "token_step": 64},
+        {"swap_ab": True, "tile_m": 40, "tile_n": 256, "store": "global"},
+    ],
+    ids=str,
+)
+def test_tiles_and_clusters_are_exact(device: Device, config: dict[str, Any]) -> None:
+    problem = GroupedGemm("masked", 4, 200, 264, 400, **BLOCK)
+    assert computes(device, problem, [150, 0, 3, 200], config)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+@pytest.mark.parametrize(
+    "rows", [[0, 0, 0, 0, 0], [0, 72, 0, 0, 0], [72, 72, 72, 72, 72], [1, 1, 1, 1, 1]], ids=str
+)
+def test_empty_full_and_single_groups_are_exact(
+    device: Device, rows: list[int], config: dict[str, Any]
+) -> None:
+    assert computes(device, small("masked", **BLOCK), rows, config)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+def test_sizes_outside_the_matrix_are_clamped(device: Device, config: dict[str, Any]) -> None:
+    problem = small("masked", **BLOCK)
+    sizes = np.asarray([100, -5, 2**31 - 1, -(2**31), 7], np.int32)
+    operands = make_grouped_operands(problem, sizes, "integers")
+    chosen = grouped_sm90.default_config(problem, **config)
+    assert is_exact(device, problem, chosen, operands)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(("index", "alignment"), [("offsets", 1), ("ends", 1), ("ends", 40)])
+def test_every_description_of_segments_is_read(
+    device: Device, index: str, alignment: int, bits: int, config: dict[str, Any]
+) -> None:
+    problem = GroupedGemm(
+        "contiguous", 5, 260, 136, 256, index=index, alignment=alignment, index_bits=bits,
+        **BLOCK,
+    )  # fmt: skip
+    assert computes(device, problem, ROWS, config)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 31, 32, 33, 100, 512])
+def test_any_number_of_groups_is_exact(device: Device, groups: int) -> None:
+    problem = GroupedGemm("masked", groups, 8, 16, 128, **BLOCK)
+    rows = np.random.default_rng(groups).integers(0, 9, groups).tolist()
+    assert computes(device, problem, rows, {"swap_ab": True, "tile_m": 8, "tile_n": 64})
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+@pytest.mark.parametrize("scale", ["none", "block"])
+def test_k_of_zero_gives_zeros(device: Device, scale: str, config: dict[str, Any]) -> None:
+    accumulate = "promoted" if scale == "block" else "fast"
+    problem = GroupedGemm("masked", 3, 40, 136, 0, scale=scale, accumulate=accumulate)
+    assert computes(device, problem, [40, 0, 3], config)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+def test_strides_and_scales_of_any_order_are_read_in_place(
+    device: Device, config: dict[str, Any]
+) -> None:
+    m, n, k = 72, 136, 256
+    problem = GroupedGemm(
+        "masked", 3, m, n, k, d="bf16", a_stride=k + 16, b_stride=k + 32, d_stride=n + 8,
+        a_group_stride=100 * (k + 16), b_group_stride=(n + 3) * (k + 32),
+        d_group_stride=(m + 5) * (n + 8), scale_a_strides=(4 * m, 1, m + 7),
+        scale_b_strides=(64, 1, 3), **BLOCK,
+    )  # fmt: skip
+    assert computes(device, problem, [72, 0, 19], config)
+
+
+@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])
+def test_d_that_tma_cannot_address_is_exact(device: Device, config: dict[str, Any]) -> None:
+    problem = GroupedGemm("masked", 3, 40, 45, 256, d_stride=47, **BLOCK)
+    assert computes(device, problem, [40, 0, 19], config)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(schedule="eager"), Options(schedule="run_to_block"),
+     *(Options(schedule="random", seed=s) for s in range(3))],
+    ids=lambda o: f"{o.schedule}{o.seed}",
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "config", [STRAIGHT, SWAPPED, {"swap_ab": True, "tile_m": 16, "cluster_m": 2}], ids=str
+)
+def test_no_schedule_changes_the_result(options: Options, config: dict[str, Any]) -> None:
+    assert computes(EmulatorDevice(options), small("contiguous", **BLOCK), ROWS, config)
+
+
+@pytest.mark.parametrize("chosen", [BLOCK, GROUP, {"scale": "rowcol"}, {"a": "bf16", "b": "bf16"}],
+                         ids=lambda c: "-".join(c.values()))  # fmt: skip
+def test_swapping_changes_no_bit(device: Device, chosen: dict[str, Any]) -> None:
+    problem = small("masked", **chosen)
+    operands = make_grouped_operands(problem, device_sizes(problem, ROWS), "random")
+    exact = EmulatorDevice(Options(exact=True)) if device.name == "emulator" else device
+    runs = [
+        run_grouped(exact, problem, grouped_sm90.default_config(problem, **config), operands).d
+        for config in (STRAIGHT, SWAPPED)
+    ]
+    assert np.array_equal(runs[0].view(np.uint16), runs[1].view(np.uint16))
+
+
+def zeroed_row(a: Any) -> None:
+    a[2, 16] = 0
+
+
+def zeroed_k_tile(a: Any) -> None:
+    a[0, :70, 128:256] = 0
+
+
+@pytest.mark.parametrize("damage", [zeroed_row, zeroed_k_tile])
+def test_the_comparison_rejects_a_damaged_operand(damage: Any) -> None:
+    problem = small("masked", **BLOCK)
+    operands = make_grouped_operands(problem, device_sizes(problem, ROWS), "integers")
+    config = grouped_sm90.default_config(problem, **SWAPPED)
+    whole = problem.reference(*_inputs(operands))
+    damage(operands.a)
+    d = run_grouped(EmulatorDevice(), problem, config, operands).d.astype(np.float64)
+    want = whole.astype(np.float32).astype("bfloat16").astype(np.float64)
+    assert not np.array_equal(d, want, equal_nan=True)
+
+
+def _inputs(operands: Any) -> tuple[Any, ...]:
+    return operands.sizes, operands.a, operands.b, operands.scale_a, operands.scale_b
