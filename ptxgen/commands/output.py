@@ -23,6 +23,24 @@ def print_json(schema: str, data: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": schema, "ptxgen_version": __version__, **data}, indent=1))
 
 
+def compact_json(text: str, width: int = 100) -> str:
+    """JSON text laid out with what fits on one line on one line."""
+    return _laid_out(json.loads(text), "", width)
+
+
+def _laid_out(value: Any, indent: str, width: int) -> str:
+    flat = json.dumps(value)
+    if not isinstance(value, dict | list) or not value or len(indent) + len(flat) <= width:
+        return flat
+    inner = f"{indent} "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(k)}: {_laid_out(v, inner, width)}" for k, v in value.items()]
+    else:
+        items = [_laid_out(v, inner, width) for v in value]
+    start, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{start}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{end}"
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table on stdout: drawn on a terminal, aligned plain text elsewhere.
 

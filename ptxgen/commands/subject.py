@@ -1,0 +1,54 @@
+"""What a command works on: TARGET with the options of a problem, or a FILE with --launch."""
+
+from typing import Any
+
+import click
+
+from ptxgen.commands.options import TARGETS, select
+from ptxgen.commands.output import read_text
+from ptxgen.launch import Launch
+from ptxgen.subjects import Subject, exercising_subjects, gemm_subject
+
+
+def subject_of(
+    target: str,
+    launch_path: str | None,
+    values: dict[str, Any],
+    *,
+    data: str = "integers",
+) -> Subject:
+    """The subject that the command line describes.
+
+    Raises: UsageError, ProblemError, ConfigError, LaunchError, ArgumentError.
+    """
+    if target not in TARGETS:
+        if launch_path is None:
+            raise click.UsageError(
+                "a FILE needs --launch PATH; check FILE --launch-template prints one to fill in"
+            )
+        launch = Launch.from_json(read_text(launch_path))
+        return Subject(target, read_text(target), launch)
+    if launch_path is not None:
+        raise click.UsageError("--launch belongs to a FILE")
+    selection = select(values)
+    return gemm_subject(selection.problem, selection.config, selection.kernel, data=data)
+
+
+def exercising(target: str, launch_path: str | None, values: dict[str, Any]) -> list[Subject]:
+    """Subjects of one text that together execute all of it: small problems of a config, unless
+    sizes are given; a FILE with its one launch.
+
+    Raises: as `subject_of`.
+    """
+    if target not in TARGETS or _sizes_given():
+        return [subject_of(target, launch_path, values)]
+    selection = select(values)
+    return exercising_subjects(selection.problem, selection.config, selection.kernel)
+
+
+def _sizes_given() -> bool:
+    context = click.get_current_context()
+    return any(
+        context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        for name in ("m", "n", "k")
+    )

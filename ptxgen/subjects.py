@@ -1,0 +1,86 @@
+"""Subjects: what is checked or stepped through: PTX, its launch, its input, its origin."""
+
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from ptxgen.dtypes import dtype
+from ptxgen.errors import EmulationError, PtxError
+from ptxgen.launch import Launch
+from ptxgen.operands import make_operands
+from ptxgen.problem import Gemm
+from ptxgen.renderer import Rendered, render
+from ptxgen.trial import buffer_contents
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One kernel with everything that it runs on."""
+
+    name: str
+    ptx: str
+    launch: Launch
+    data: dict[str, bytes] = field(default_factory=dict)
+    """Contents by buffer name; other buffers start as their `init` says."""
+    rendered: Rendered | None = None
+    """Where the lines come from, if the text is ours."""
+    problem: Gemm | None = None
+    config: Any = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether one of our templates made it, so that strict rules apply."""
+        return self.rendered is not None
+
+    def template_line(self, line: int | None) -> str:
+        """The template line behind a PTX line, or ""."""
+        return self.rendered.template_line(line) if self.rendered is not None else ""
+
+    def located(self, error: PtxError | EmulationError) -> PtxError | EmulationError:
+        """The same error, its message naming the template line, too."""
+        where = self.template_line(error.line)
+        if where:
+            error.args = (f"{error} ({where})",)
+        return error
+
+
+def gemm_subject(
+    problem: Gemm,
+    config: Any,
+    kernel: ModuleType,
+    *,
+    data: str = "integers",
+    seed: int = 0,
+    num_sms: int | None = None,
+) -> Subject:
+    """A GEMM of ours on operands made from `data` and `seed` (see `make_operands`).
+
+    num_sms: SMs to plan a persistent grid for; None = the kernel's default.
+
+    Raises: ConfigError, ArgumentError.
+    """
+    plan = kernel.plan(problem, config, *(() if num_sms is None else (num_sms,)))
+    rendered = render(plan)
+    contents = dict(buffer_contents(problem, make_operands(problem, data, seed)))
+    return Subject(
+        str(config), rendered.text, plan.launch, contents, rendered, problem, config
+    )  # fmt: skip
+
+
+def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[Subject]:
+    """Small problems that together take the code of `config` through all of its lines.
+
+    Five tiles in one cluster, so that accumulators, staging buffers and parities wrap; ragged in M
+    and K; more k-tiles than stages, then one k-tile, then none.
+    """
+    cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
+    split_k = getattr(config, "split_k", 1)
+    ragged = max(16 * 8 // dtype(config.a).bits, 16 * 8 // dtype(config.b).bits)
+    m = 4 * config.tile_m * cluster_m + (8 if problem.layout[0] == "n" else ragged)
+    n = config.tile_n * cluster_n
+    num_sms = cluster_m * cluster_n * split_k
+    found = []
+    for k in ((config.stages + 1) * config.tile_k * split_k + ragged, ragged, 0):
+        small = replace(problem, m=m, n=n, k=k, a_stride=0, b_stride=0, d_stride=0)
+        found.append(gemm_subject(small, config, kernel, num_sms=num_sms))
+    return found
