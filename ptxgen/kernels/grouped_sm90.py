@@ -86,7 +86,7 @@ def _parts(config: Config) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _tensor_map(
+def stack_map(
     problem: GroupedGemm, operand: str, box: tuple[int, int], swizzle: str
 ) -> TensorMap:
     """The map of a stack of matrices: column, row, matrix; an unused one if it is empty."""
@@ -120,21 +120,21 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     clusters = max(1, min(_most_tiles(problem, config), num_sms // config.cluster_ctas))
     swizzle = f"{SWIZZLE_BYTES}B"
     params = [
-        Param(f"a_map{i}", "tensor_map", _tensor_map(problem, "a", (config.tile_k, rows), swizzle))
+        Param(f"a_map{i}", "tensor_map", stack_map(problem, "a", (config.tile_k, rows), swizzle))
         for i, rows in enumerate(config.token_boxes)
     ]
     params.append(
-        Param("b_map", "tensor_map", _tensor_map(problem, "b", config.b_tile.box, swizzle))
+        Param("b_map", "tensor_map", stack_map(problem, "b", config.b_tile.box, swizzle))
     )
     if config.store != "global":
-        params.append(Param("d_map", "tensor_map", _tensor_map(problem, "d", *d_box(config))))
+        params.append(Param("d_map", "tensor_map", stack_map(problem, "d", *d_box(config))))
     d_bytes = dtype(problem.d).bytes
     params += [
         Param("d_pointer", "pointer", "d"),
         Param("d_row_bytes", "u64", problem.stride("d") * d_bytes),
         Param("d_group_bytes", "u64", problem.group_stride("d") * d_bytes),
-        *_scale_params(problem, config),
-        *_size_params(problem, config),
+        *scale_params(problem, config),
+        *size_params(problem, config),
         Param("num_groups", "u32", problem.groups),
         Param("m", "u32", problem.m),
         Param("n", "u32", problem.n),
@@ -177,7 +177,7 @@ def _most_tiles(problem: GroupedGemm, config: Config) -> int:
     return m_tiles * -(-problem.n // (config.tile_n * config.cluster_n))
 
 
-def _scale_params(problem: GroupedGemm, config: Config) -> list[Param]:
+def scale_params(problem: GroupedGemm, config: Config) -> list[Param]:
     if config.scale == "none":
         return []
     params = []
@@ -191,7 +191,7 @@ def _scale_params(problem: GroupedGemm, config: Config) -> list[Param]:
     return params
 
 
-def _size_params(problem: GroupedGemm, config: Config) -> list[Param]:
+def size_params(problem: GroupedGemm, config: Config) -> list[Param]:
     if config.mode == "batched":
         return []
     size_bytes = problem.index_bits // 8
