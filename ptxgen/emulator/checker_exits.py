@@ -92,12 +92,13 @@ class Exits:
             return
         act = self.reporter.brief(origin.line)
         use = "touches its shared memory"
+        lenient = code == "BULK-SOURCE-REUSED" and not self.reporter.strict
         self.reporter.add(
             code,
             f"CTA {cta} {how} while `{act}` by {warps_text(origin)} {use}: nothing that its "
             "threads have waited for says that this is over",
-            origin,
-        )
+            origin, severity="advice" if lenient else "",
+        )  # fmt: skip
 
     def tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
         """Tensor memory was allocated or freed."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.observer import Access, AccessKind, BarrierKey, Origin, Proxy, Space
-from ptxgen.emulator.shadow import TENSOR_COLUMNS, Region, Shadow, Table, rectangle
+from ptxgen.emulator.shadow import TENSOR_COLUMNS, Rectangle, Region, Shadow, Table, rectangle
 from ptxgen.errors import OutOfBoundsError
 
 TENSOR_LANES = 128
@@ -28,6 +28,8 @@ class Memories:
         self._barriers: dict[int, set[int]] = {}
         self._global: dict[int, Shadow] = {}
         self._global_table = Table()
+        self._cells: dict[tuple[int, int, int], NDArray[np.int64]] = {}
+        """Cells of rectangles by first, last and number."""
         self._quiet: dict[int, bool] = {}
         """Base of an allocation -> whether reads of it are let through."""
 
@@ -79,7 +81,14 @@ class Memories:
 
     def region(self, shadow: Shadow, access: Access) -> Region:
         """The words of an access."""
-        return rectangle(access) if access.space is Space.TENSOR else shadow.region(access)
+        if access.space is not Space.TENSOR:
+            return shadow.region(access)
+        region = rectangle(access)
+        if isinstance(region, Rectangle):
+            # Accumulators have many cells, and records keep their accesses: share the arrays.
+            key = (int(access.addresses[0]), int(access.addresses[-1]), len(access.addresses))
+            access.addresses = self._cells.setdefault(key, access.addresses)
+        return region
 
     def _tidy(self, cta: int) -> None:
         table = self._tables[cta]

@@ -122,7 +122,8 @@ class Races:
         name = self.reporter.bytes_name(space, access.owner, first, size)
         self.reporter.add(
             code,
-            f"{_act(record)} by {warps_text(record.origin)} reads {name}, which nothing wrote",
+            f"`{self.reporter.brief(record.origin.line)}` by {warps_text(record.origin)} reads "
+            f"{name}, which nothing wrote",
             record.origin, access=access, addresses=(first, size),
         )  # fmt: skip
 
@@ -156,7 +157,7 @@ class Races:
         for view in views:
             order = relation(earlier, later, view)
             if order == UNORDERED:
-                self._race(earlier, later)
+                self._race(earlier, later, views)
                 return
             by_lane = by_lane or order == BY_LANE
         if by_lane and self._lanes_matter(earlier, later, views):
@@ -178,12 +179,13 @@ class Races:
         name = self.reporter.bytes_name(later.access.space, later.access.owner, first, size)
         self.reporter.add(
             "DEPENDENT-LAUNCH",
-            f"{_act(later)} by {warps_text(later.origin)} touches {name}, which the kernel before "
-            "it may still use: it executed griddepcontrol.launch_dependents",
+            f"`{self.reporter.brief(later.origin.line)}` by {warps_text(later.origin)} touches "
+            f"{name}, which the kernel before it may still use: it executed "
+            "griddepcontrol.launch_dependents",
             later.origin, other=earlier.origin, access=later.access, addresses=(first, size),
         )  # fmt: skip
 
-    def _race(self, earlier: Record, later: Record) -> None:
+    def _race(self, earlier: Record, later: Record, views: Views) -> None:
         code, fix = classify(earlier, later)
         reporter = self.reporter
         partial = any(r.access.size & 3 for r in (earlier, later))
@@ -197,15 +199,21 @@ class Races:
         access = later.access
         name = reporter.bytes_name(access.space, access.owner, first, size)
         severity = ""
-        if not self.reporter.strict and _stores_again(earlier, later):
+        why = "and nothing says that this is over"
+        if _relaxed(earlier, views):
+            why = "and only a relaxed barrier.cluster.arrive, which orders no memory, lies between"
+            fix = fix or "use barrier.cluster.arrive without .relaxed, or a fence.acq_rel before it"
+            # Within one CTA, public kernels get away with it.
+            severity = "" if access.owner != earlier.agent.cta else "warning"
+        elif _stores_again(earlier, later):
             severity = "warning"  # rasters that round up store a tile twice, with equal bytes
         reporter.add(
             code,
             f"`{reporter.brief(later.origin.line)}` by {warps_text(later.origin)} {_verb(later)} "
             f"{name}, which `{reporter.brief(earlier.origin.line)}` at line {earlier.origin.line} "
-            f"by {warps_text(earlier.origin)} {_verb(earlier)}, and nothing says that this is over",
+            f"by {warps_text(earlier.origin)} {_verb(earlier)}, {why}",
             later.origin, other=earlier.origin, access=access, addresses=(first, size), fix=fix,
-            severity=severity,
+            severity="" if reporter.strict else severity,
         )  # fmt: skip
 
     def _lanes_matter(self, earlier: Record, later: Record, views: Views) -> bool:
@@ -365,6 +373,16 @@ _TENSOR_FIX = {
 }
 
 
+def _relaxed(earlier: Record, views: Views) -> bool:
+    """Whether relaxed arrivals would order an access before what all views do."""
+    domain = earlier.agent.domain
+    return all(
+        v.clock.knows(domain, c, n, clocks.RELAXED) or v.clock.knows(domain, c, n)
+        for v in views
+        for c, n in earlier.milestones
+    )
+
+
 def _stores_again(earlier: Record, later: Record) -> bool:
     """Whether two CTAs store to the same global bytes by the same instruction."""
     return (
@@ -377,7 +395,3 @@ def _stores_again(earlier: Record, later: Record) -> bool:
 
 def _verb(record: Record) -> str:
     return "reads" if record.kind is AccessKind.READ else "writes"
-
-
-def _act(record: Record) -> str:
-    return f"`{record.what or 'access'}` at line {record.origin.line}"

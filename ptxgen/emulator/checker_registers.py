@@ -66,10 +66,8 @@ class Registers:
                 "is ignored by ptxas, since the entry's register count is not known; it needs "
                 ".maxnreg, or .maxntid with .minnctapersm"
             )
-        elif kind == "inc" and count < before:
-            text = f"asks for {count} registers by inc, but the warp has {before}"
-        elif kind == "dec" and count > before:
-            text = f"asks for {count} registers by dec, but the warp has {before}"
+        elif (kind == "inc" and count < before < self._entry) or (kind == "dec" and count > before):
+            text = f"asks for {count} registers by {kind}, but the warp has {before}"
         if text and not self.reporter.repeats("SETMAXNREG", origin.line):
             self.reporter.add(
                 "SETMAXNREG", f"setmaxnreg.{kind} of {warps_text(origin)} {text}", origin,

@@ -19,7 +19,7 @@ Numbers = NDArray[np.int32]
 
 WORD = 4
 """Bytes of one shadow entry."""
-MAX_ENTRIES = 60_000
+MAX_ENTRIES = 20_000
 """Entries of a table after which it is searched for dead ones."""
 
 
@@ -253,12 +253,24 @@ def distinct(numbers: Numbers) -> list[int]:
     return list(dict.fromkeys([first, *flat[steps].tolist()]))
 
 
-def bytes_of(access: Access) -> NDArray[np.int64]:
-    """Every byte of an access, sorted."""
-    return np.unique(access.addresses[:, None] + np.arange(access.size))
-
-
 def overlap(a: Access, b: Access) -> tuple[int, int]:
     """(first byte, number of bytes) that two accesses share."""
-    shared = np.intersect1d(bytes_of(a), bytes_of(b), assume_unique=True)
-    return (int(shared[0]), len(shared)) if len(shared) else (0, 0)
+    first = max(int(a.addresses.min()), int(b.addresses.min()))
+    end = min(int(a.addresses.max()) + a.size, int(b.addresses.max()) + b.size)
+    if first >= end:
+        return 0, 0
+    shared = _touched(a, first, end)
+    shared &= _touched(b, first, end)
+    count = int(np.count_nonzero(shared))
+    return (first + int(shared.argmax()), count) if count else (0, 0)
+
+
+def _touched(access: Access, first: int, end: int) -> NDArray[np.bool_]:
+    """For every byte from `first` to `end`, whether an access touches it."""
+    starts = access.addresses - first
+    inside = starts[(starts < end - first) & (starts + access.size > 0)]
+    marks = np.zeros(end - first + 1, np.int32)
+    np.add.at(marks, np.maximum(inside, 0), 1)
+    np.add.at(marks, np.minimum(inside + access.size, end - first), -1)
+    touched: NDArray[np.bool_] = np.cumsum(marks[:-1]) > 0
+    return touched
