@@ -107,6 +107,53 @@ def test_every_description_of_segments_is_read(
     assert computes(device, problem, ROWS, config)
 
 
+@pytest.mark.parametrize("alignment", [1, 40])
+@pytest.mark.parametrize(
+    "config",
+    [STRAIGHT, SWAPPED, {"tile_m": 64, "cluster_m": 2},
+     {"swap_ab": True, "tile_m": 24, "cluster_m": 2}],
+    ids=str,
+)  # fmt: skip
+def test_rows_that_name_their_group_are_exact(
+    device: Device, config: dict[str, Any], alignment: int
+) -> None:
+    problem = GroupedGemm(
+        "contiguous", 5, 260, 136, 256, index="rows", alignment=alignment, **BLOCK
+    )
+    assert computes(device, problem, ROWS, config)
+
+
+def test_rows_may_name_groups_in_any_order(device: Device) -> None:
+    problem = GroupedGemm("contiguous", 5, 64, 136, 256, index="rows", **BLOCK)
+    sizes = np.asarray([3] * 9 + [-1] * 3 + [0] * 20 + [7] * 2 + [3] * 1 + [-1] * 29, np.int32)
+    operands = make_grouped_operands(problem, sizes, "integers")
+    assert is_exact(device, problem, grouped_sm90.default_config(problem, **SWAPPED), operands)
+
+
+SUMS: list[tuple[dict[str, Any], list[int]]] = [
+    ({**GROUP, "d": "f32"}, [384, 0, 144, 256]),
+    ({**GROUP, "d": "f32", "alignment": 128}, [384, 0, 128, 256]),
+    ({"a": "bf16", "b": "bf16", "d": "f32"}, [384, 0, 104, 301]),
+    ({"d": "f32", "accumulate": "promoted", "alpha": 0.5}, [16, 16, 160, 605]),
+]
+"""kgrouped: what is chosen, and the K of each group: of 800, the rest is NaN."""
+
+
+@pytest.mark.parametrize("case", SUMS, ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"cluster_m": 2}, {"tile_n": 64, "cluster_n": 2}, {"store": "global"}, {"stages": 1},
+     {"swap_ab": True, "store": "global"}],
+    ids=str,
+)  # fmt: skip
+def test_sums_over_parts_of_k_are_added_to_d(
+    device: Device, case: tuple[dict[str, Any], list[int]], config: dict[str, Any]
+) -> None:
+    chosen, lengths = case
+    problem = GroupedGemm("kgrouped", 4, 136, 136, 800, **chosen)
+    assert computes(device, problem, lengths, config)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 31, 32, 33, 100, 512])
 def test_any_number_of_groups_is_exact(device: Device, groups: int) -> None:
     problem = GroupedGemm("masked", groups, 8, 16, 128, **BLOCK)

@@ -195,9 +195,14 @@ class Config:
         return self.staging_bytes + WORK_SLOTS * (WORK_BYTES + 2 * 8)
 
     @property
+    def trims_k(self) -> bool:
+        """Whether a group may end inside a k-tile, whose rest is its neighbour's."""
+        return self.mode == "kgrouped"
+
+    @property
     def bytes_per_stage(self) -> int:
         """Shared memory that one more stage takes."""
-        return self.stage_bytes + self.scales_bytes + 2 * 8
+        return self.stage_bytes + self.scales_bytes + (3 if self.trims_k else 2) * 8
 
     @property
     def smem_bytes(self) -> int:
@@ -211,8 +216,8 @@ class Config:
 
     @property
     def work_readers(self) -> int:
-        """Arrivals that hand a work slot back: producer, mover and every consumer warp."""
-        return 1 + self.block_scaled + 4 * self.warpgroups
+        """Arrivals that hand a work slot back: producer, mover, trimmer and every consumer warp."""
+        return 1 + self.block_scaled + self.trims_k + 4 * self.warpgroups
 
     @property
     def cta_threads(self) -> int:
@@ -266,6 +271,10 @@ class Config:
             raise ConfigError(
                 f"store=tma with swap_ab=on transposes 16-bit values, got d={self.d}; try "
                 "store=global"
+            )
+        if self.mode == "kgrouped" and self.swap_ab and self.store != "global":
+            raise ConfigError(
+                "swap_ab=on with mode=kgrouped adds to float32 values one by one; try store=global"
             )
         if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
             raise ConfigError(

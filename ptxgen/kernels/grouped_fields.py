@@ -98,6 +98,15 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "a_qualifiers": ".multicast::cluster" if config.cluster_n > 1 else "",
         "a_operands": ", %both_ctas" if config.cluster_n > 1 else "",
         "stop": hex(STOP),
+        "trims_k": config.trims_k,
+        "clips": config.mode in ("batched", "kgrouped"),
+        "adds": config.mode == "kgrouped",
+        "becomes": "+=" if config.mode == "kgrouped" else "=",
+        "tile_k_less_one": config.tile_k - 1,
+        "tile_k_bits": config.tile_k.bit_length() - 1,
+        "cluster_m_less_one": config.cluster_m - 1,
+        "cluster_m_bits": config.cluster_m.bit_length() - 1,
+        **_trimmer_fields(config, regions),
         "token_rows": TOKEN_ROWS,
         "token_rows_less_one": TOKEN_ROWS - 1,
         "cluster_rows": config.tile_m * config.cluster_m,
@@ -171,6 +180,23 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),
     }  # fmt: skip
+
+
+def _trimmer_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What the trimmer of K prints; without one, no barriers."""
+    if not config.trims_k:
+        return {"landed_barriers": []}
+    return {
+        "landed_barriers": [{"offset": regions["landed"] + 8 * i} for i in range(config.stages)],
+        "landed_offset": regions["landed"],
+        "landed_from_full": regions["landed"] - regions["full"],
+        "a_bytes_per_element": dtype(config.a).bytes,
+        "chunk_words": [{"register": f"%kept{i}", "first_byte": 4 * i} for i in range(4)],
+        "trimmed_tiles": [
+            {"rows": "%a_rows", "offset": regions["a[0]"]},
+            {"rows": str(config.tile_n), "offset": regions["b[0]"]},
+        ],
+    }
 
 
 def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:

@@ -22,6 +22,7 @@ def smem_map(config: Config) -> tuple[SmemRegion, ...]:
         ("work", WORK_BYTES * WORK_SLOTS, "descriptions of the next tiles"),
         ("full", 8 * config.stages, "mbarriers: stage filled"),
         ("empty", 8 * config.stages, "mbarriers: stage read"),
+        ("landed", 8 * config.stages * config.trims_k, "mbarriers: stage filled, to be trimmed"),
         ("work_full", 8 * WORK_SLOTS, "mbarriers: description written"),
         ("work_empty", 8 * WORK_SLOTS, "mbarriers: description read"),
     ):  # fmt: skip
@@ -35,6 +36,11 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
     """The mbarriers: who arrives, who waits."""
     ctas = " of every CTA of the cluster" if config.cluster_ctas > 1 else ""
     mover = config.block_scaled
+    landed = Barrier(
+        "landed", config.stages, 1, config.a_tile.nbytes + config.b_tile.nbytes,
+        "the producer in place of full, for a k-tile that the group has in part; TMA counts down",
+        "the trimmer, which then arrives at full",
+    )  # fmt: skip
     return (
         Barrier(
             "full", config.stages, config.full_arrivals,
@@ -48,6 +54,7 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
             f"one lane of every consumer warp{ctas}",
             "the producer and the mover" if mover else "the producer",
         ),
+        *((landed,) if config.trims_k else ()),
         Barrier(
             "work_full", WORK_SLOTS, 1, 0, "lane 0 of the scheduler, after writing a description",
             "producer, mover and consumers" if mover else "producer and consumers",

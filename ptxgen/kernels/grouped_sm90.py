@@ -60,9 +60,10 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
 
 def _parts(config: Config) -> dict[str, str]:
     return {
-        "scheduler": "scheduler_grouped",
+        "scheduler": "scheduler_rows" if config.index == "rows" else "scheduler_grouped",
         "groups": {
-            "masked": "groups_masked", "contiguous": "groups_offsets", "batched": "groups_batched",
+            "masked": "groups_masked", "contiguous": "groups_offsets",
+            "kgrouped": "groups_kgrouped", "batched": "groups_batched",
         }[config.mode],
         "mainloop": (
             "mainloop_promoted" if config.accumulate == "promoted"
@@ -86,9 +87,7 @@ def _parts(config: Config) -> dict[str, str]:
     }  # fmt: skip
 
 
-def stack_map(
-    problem: GroupedGemm, operand: str, box: tuple[int, int], swizzle: str
-) -> TensorMap:
+def stack_map(problem: GroupedGemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
     """The map of a stack of matrices: column, row, matrix; an unused one if it is empty."""
     matrices, rows, columns = getattr(problem, f"{operand}_shape")
     kind = dtype(getattr(problem, operand))
@@ -123,9 +122,7 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
         Param(f"a_map{i}", "tensor_map", stack_map(problem, "a", (config.tile_k, rows), swizzle))
         for i, rows in enumerate(config.token_boxes)
     ]
-    params.append(
-        Param("b_map", "tensor_map", stack_map(problem, "b", config.b_tile.box, swizzle))
-    )
+    params.append(Param("b_map", "tensor_map", stack_map(problem, "b", config.b_tile.box, swizzle)))
     if config.store != "global":
         params.append(Param("d_map", "tensor_map", stack_map(problem, "d", *d_box(config))))
     d_bytes = dtype(problem.d).bytes
@@ -146,7 +143,7 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     buffers = [
         Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
         Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "out"),
+        Buffer("d", problem.extent_bytes("d"), "inout" if config.mode == "kgrouped" else "out"),
     ]
     if problem.sizes_length:
         nbytes = problem.sizes_length * problem.index_bits // 8
@@ -170,7 +167,9 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
 def _most_tiles(problem: GroupedGemm, config: Config) -> int:
     """Tiles, in units of clusters, if every group had as many rows as it can."""
     per_cluster = config.tile_m * config.cluster_m
-    if problem.mode == "contiguous":
+    if problem.mode == "contiguous" and problem.index == "rows":
+        m_tiles = problem.m  # any row may begin a run
+    elif problem.mode == "contiguous":
         m_tiles = -(-problem.m // per_cluster) + problem.groups
     else:
         m_tiles = problem.groups * -(-problem.m // per_cluster)
@@ -195,8 +194,15 @@ def size_params(problem: GroupedGemm, config: Config) -> list[Param]:
     if config.mode == "batched":
         return []
     size_bytes = problem.index_bits // 8
-    if config.mode == "masked":
+    if config.mode == "masked" or config.index == "rows":
         return [Param("sizes", "pointer", "sizes"), Param("size_bytes", "u32", size_bytes)]
+    if config.mode == "kgrouped":
+        return [
+            Param("starts", "pointer", "sizes"),
+            Param("size_bytes", "u32", size_bytes),
+            Param("k", "u32", problem.k),
+            Param("has_block_gaps", "u32", int(problem.has_block_gaps)),
+        ]
     # The group's own start, or the end of the group before.
     starts, ends = (0, size_bytes) if problem.index == "offsets" else (-size_bytes, 0)
     return [
