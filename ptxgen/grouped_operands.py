@@ -190,5 +190,5 @@ def storage_bytes(x: Array) -> Array:
     if not x.size:
         return np.empty(0, np.uint8)
     nbytes = sum((n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)) + x.itemsize
-    first = np.lib.stride_tricks.as_strided(x, (1,), (x.itemsize,)).view(np.uint8)
+    first = x[(slice(0, 1),) * x.ndim].reshape(-1).view(np.uint8)
     return np.lib.stride_tricks.as_strided(first, (nbytes,), (1,))
