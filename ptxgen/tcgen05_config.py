@@ -241,14 +241,21 @@ class Tcgen05Config:
         return counts
 
     @property
+    def scheduling_sizes(self) -> dict[str, tuple[int, str]]:
+        """Shared memory through which tiles are handed out: name -> (bytes, what)."""
+        if self.scheduler != "clc":
+            return {}
+        return {"answer": (ANSWERS * ANSWER_BYTES, "which tile comes next")}
+
+    @property
     def offsets(self) -> dict[str, int]:
         """Byte offsets in dynamic shared memory of what follows the stages, and of its end."""
         offsets, place = {}, self.stages * self.stage_bytes
         offsets["d"] = place
         place += self.staging_bytes
-        if self.scheduler == "clc":
-            offsets["answer"] = place
-            place += ANSWERS * ANSWER_BYTES
+        for name, (nbytes, _) in self.scheduling_sizes.items():
+            offsets[name] = place
+            place += nbytes
         for name, count in self.barrier_counts.items():
             offsets[name] = place
             place += BARRIER_BYTES * count

@@ -46,9 +46,8 @@ def smem_map(config: Tcgen05Config) -> tuple[SmemRegion, ...]:
         buffers = config.warp_staging_bytes // config.warp_buffer_bytes
         what = f"D staging, {buffers} buffers per epilogue warp"
         regions.append(SmemRegion("d", offsets["d"], config.staging_bytes, what))
-    if config.scheduler == "clc":
-        size = ANSWER_BYTES * ANSWERS
-        regions.append(SmemRegion("answer", offsets["answer"], size, "which tile comes next"))
+    for name, (nbytes, what) in config.scheduling_sizes.items():
+        regions.append(SmemRegion(name, offsets[name], nbytes, what))
     for name, count in config.barrier_counts.items():
         regions.append(SmemRegion(name, offsets[name], BARRIER_BYTES * count, "mbarriers"))
     regions.append(SmemRegion("tmem_slot", offsets["tmem_slot"], 4, "tensor memory address"))
@@ -77,6 +76,11 @@ def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
         "answered": (1, ANSWER_BYTES,
                      "the thread of CTA 0 that asks, by arrive.expect_tx; the answer's bytes",
                      "producer, MMA thread and epilogue of every CTA, and the thread that asks"),
+        "work_full": (1, 0, "lane 0 of the scheduler, after writing a description",
+                      "producer, MMA thread and epilogue"),
+        "work_empty": (EPILOGUE_WARPS + 2, 0,
+                       "the producer, a thread of warp 1, one lane of every epilogue warp",
+                       "the scheduler"),
         "read": (readers, 0, "everyone who waits for the answer, one lane of a warp",
                  "the thread that asks"),
     }  # fmt: skip
@@ -164,6 +168,7 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
     return {
         "config": config.view,
         "swapped": config.swap_ab,
+        "grouped": False,
         "splits_columns": config.swap_ab and config.cta_group == 2,
         "column_step_less_1": config.column_step - 1,
         "columns_unit": 1 << N_SHIFT >> 3,
@@ -172,6 +177,7 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
         "cta_threads": CTA_THREADS,
         "stages": config.stages,
         "asks_for_tiles": config.scheduler == "clc",
+        "has_scheduler": config.scheduler == "clc",
         "answers": ANSWERS,
         "tmem": config.tmem,
         "initialised_barriers": [
@@ -234,6 +240,7 @@ def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
         "stage_units": config.stage_bytes >> 4,
         "b_offset": places[f"{config.operands[1]}[0]"],
         "tx_bytes": config.tx_bytes,
+        "tx_operand": config.tx_bytes,
         "a_descriptor": hex(descriptors[0]),
         "b_descriptor": hex(descriptors[1]),
         "operands": [
@@ -245,6 +252,7 @@ def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
                 "k": f"%{name}_k",
                 "qualifiers": (".multicast::cluster" if tile.is_shared else "") + pair,
                 "mask": f", %{name}_mask" if tile.is_shared else "",
+                "boxes": [{"part": copy, "guard": ""} for copy in tile.copies],
             }
             for name, tile in (("a", a), ("b", b))
         ],

@@ -317,11 +317,16 @@ def _scale_buffers(problem: Gemm) -> list[Buffer]:
 
 
 def _fields(config: Config) -> dict[str, object]:
+    what = "D[M,N] = alpha * scale_a * scale_b * A[M,K] B[N,K]^T"
+    return {**common_fields(config), "what": what}
+
+
+def common_fields(config: Config) -> dict[str, object]:
+    """What the template prints, whether one problem is computed or many."""
     a, b = config.row_tile, config.column_tile
     row_type, column_type = (getattr(config, operand) for operand in config.operands)
     return {
         **frame_fields(config),
-        "what": "D[M,N] = alpha * scale_a * scale_b * A[M,K] B[N,K]^T",
         "kind": config.kind,
         "instruction_descriptor": hex(
             InstructionDescriptor(

@@ -1,0 +1,395 @@
+"""grouped_sm100: many GEMMs of one shape on Blackwell, whose rows are counted on the device.
+
+Pairs with templates/grouped_sm100.ptx.j2. Operands are swapped: B takes the rows of tcgen05.mma,
+the few rows of A its columns, and the MMA is as wide as the rows that a tile has. One warp of each
+CTA walks the groups and describes tiles; the other roles are those of gemm_sm100.
+
+Accumulation as in gemm_sm100. No hardware was at hand: the kernel assembles and emulates.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, cast
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import gemm_sm100
+from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
+from ptxgen.kernels.grouped_fields import MATRIX, STOP
+from ptxgen.kernels.grouped_operands import d_fits_tma, index_kind
+from ptxgen.kernels.grouped_sm90 import scale_params, size_params, stack_map
+from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.layout import Copy, align_up
+from ptxgen.operand_maps import MAX_STRIDE_BYTES, TMA_BYTES
+from ptxgen.plans import Plan
+from ptxgen.problem import INTEGERS, NARROW_FLOATS
+from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
+from ptxgen.tcgen05_plans import NUM_SMS, ONE_CTA_BYTES, barriers, smem_map
+
+__all__ = ["NAME", "NUM_SMS", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
+           "default_config", "plan"]  # fmt: skip
+
+NAME = "grouped_sm100"
+UNIT = "tcgen05"
+"""The Tensor Core's instruction, which decides how sums are rounded."""
+MODES = ("masked", "contiguous", "batched")
+SCALES = ("none", "tensor", "rowcol")
+DEFAULT_ROWS = 64
+"""Rows of A of a tile that is not chosen: what decoding has, at most."""
+RASTER_M_TILES = 8
+"""Tiles along M that run side by side, so that their tiles of B are read from L2."""
+PIECE_BYTES = 16
+"""What one lane stores of a row at a group's end."""
+WARP_LANES = 32
+
+
+@dataclass(frozen=True)
+class Config(gemm_sm100.Config):
+    """What may be tuned, and what the text depends on. `str()` is its name."""
+
+    NAME: ClassVar[str] = NAME
+
+    swap_ab: bool = True
+    mode: str = "masked"
+    """How groups lie in memory: masked, contiguous or batched."""
+    index: str = "offsets"
+    """How a contiguous problem describes its groups."""
+
+    @property
+    def name_parts(self) -> tuple[str, ...]:
+        """The words of the config's name."""
+        mode = f"{self.mode}_{self.index}" if self.mode == "contiguous" else self.mode
+        parts = super().name_parts
+        return (*parts[:2], mode, *parts[2:])
+
+    @property
+    def scheduling_sizes(self) -> dict[str, tuple[int, str]]:
+        """Shared memory through which tiles are handed out: name -> (bytes, what)."""
+        return {"work": (WORK_BYTES * WORK_SLOTS, "descriptions of the next tiles")}
+
+    @property
+    def barrier_counts(self) -> dict[str, int]:
+        """Kinds of mbarriers and how many of each."""
+        return super().barrier_counts | {"work_full": WORK_SLOTS, "work_empty": WORK_SLOTS}
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether each 128 of K have scales of their own."""
+        return False
+
+    @property
+    def box_rows(self) -> int:
+        """Rows of A of one TMA box: what one step of the MMA's columns takes from this CTA."""
+        return self.column_step // self.cta_group
+
+    def check_values(self) -> None:
+        """Refuse fields outside their range.
+
+        Raises: ConfigError.
+        """
+        if self.mode not in MODES or self.index != "offsets":
+            raise ConfigError(
+                f"mode={self.mode} with index={self.index} must be one of {', '.join(MODES)} with "
+                "index=offsets or ends"
+            )
+        if not self.swap_ab:
+            raise ConfigError(
+                f"swap_ab=off: {NAME} has few rows of A in a tile, which waste nothing as columns "
+                "of the MMA only; try swap_ab=on"
+            )
+        if self.scheduler != "static":
+            raise ConfigError(
+                f"scheduler={self.scheduler} must be static: a warp of each CTA walks the groups"
+            )
+        if self.swizzle_bytes != 128:
+            raise ConfigError(
+                f"swizzle={self.swizzle_bytes or 'none'} must be 128: rows of A are loaded in "
+                "boxes of whole swizzled rows"
+            )
+        super().check_values()
+        if self.cluster_rows != self.cta_group:
+            raise ConfigError(
+                f"cluster {self.cluster_m}x{self.cluster_n} must have cta_group={self.cta_group} "
+                f"CTAs along N: rows of A are not shared; try {self.cluster_m}x{self.cta_group}"
+            )
+
+
+def check_operands(problem: GroupedGemm) -> None:
+    """Refuse what no configuration computes, and operands that TMA cannot take.
+
+    Raises: ConfigError.
+    """
+    formats = (*gemm_sm100.KINDS, *NARROW_FLOATS, *INTEGERS)
+    if problem.a not in formats or dtype(problem.a).is_packed or dtype(problem.b).is_packed:
+        raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
+    for name, allowed in (("mode", MODES), ("scale", SCALES), ("accumulate", ("fast",))):
+        value = getattr(problem, name)
+        if value not in allowed:
+            raise ConfigError(f"{NAME} has no {name}={value}; must be {' or '.join(allowed)}")
+    if index_kind(problem) != "offsets":
+        raise ConfigError(f"{NAME} has no index={problem.index}; must be offsets or ends")
+    for operand in ("a", "b"):
+        matrices, rows, columns = getattr(problem, f"{operand}_shape")
+        if not rows or not columns:
+            continue
+        size, name = dtype(getattr(problem, operand)).bytes, operand.upper()
+        alignment = getattr(problem, f"{operand}_alignment")
+        if alignment % TMA_BYTES:
+            raise ConfigError(
+                f"{name} starts at an address that is a multiple of {alignment} bytes only; TMA "
+                f"needs a multiple of {TMA_BYTES}; try a copy of {name}"
+            )
+        strides = {"row stride": problem.stride(operand)}
+        if matrices > 1:
+            strides["group stride"] = problem.group_stride(operand)
+        for what, stride in strides.items():
+            if stride * size % TMA_BYTES or stride * size >= MAX_STRIDE_BYTES:
+                raise ConfigError(
+                    f"{name} has a {what} of {stride} elements = {stride * size} bytes; TMA needs "
+                    f"a multiple of {TMA_BYTES} bytes below 2^40; try a padded copy"
+                )
+
+
+def static_fields(problem: GroupedGemm) -> dict[str, str]:
+    """The fields of a Config that the problem decides."""
+    return {
+        "mode": problem.mode,
+        "index": index_kind(problem),
+        "a": problem.a,
+        "b": problem.b,
+        "d": problem.d,
+        "layout": "nt",
+        "scale": problem.scale,
+    }
+
+
+def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
+    """A good configuration for the problem. `chosen` fields are kept as they are.
+
+    Raises: ConfigError if no configuration with the chosen fields is legal.
+    """
+    known = {f.name for f in fields(Config)}
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
+    check_operands(problem)
+    values: dict[str, int | str | bool] = dict(static_fields(problem))
+    staged = d_fits_tma(problem) and dtype(problem.d).bytes == 2
+    values["store"] = "tma" if staged else "global"
+    values.update(chosen)
+    values.setdefault("tile_k", 128 // dtype(problem.a).bytes)
+    group = int(values.setdefault("cta_group", 1 if problem.n <= 128 else 2))
+    values.setdefault("cluster_n", group)
+    values.setdefault("tile_n", 64 if problem.n <= 64 and group == 1 else 128)
+    config = Config(**values)  # type: ignore[arg-type]
+    config.check_values()
+    if "tile_m" not in chosen:
+        step = config.column_step
+        rows = max(step, min(DEFAULT_ROWS, align_up(problem.m, step)))
+        config = replace(config, tile_m=rows)
+    if "stages" not in chosen:
+        fit = config.stages_that_fit
+        config = replace(config, stages=max(1, min(gemm_sm100.DEFAULT_STAGES, fit)))
+    config.check()
+    return config
+
+
+def configs(problem: GroupedGemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
+    """Every configuration of the grid below with None if it is legal, else why not."""
+    for cta_group, cluster_m in ((1, 1), (1, 2), (2, 1), (2, 2)):
+        for tile_m in range(8, 257, 8):
+            for tile_n in (64, 128):
+                chosen: dict[str, int | str | bool] = {
+                    "target": target, "cta_group": cta_group, "cluster_m": cluster_m,
+                    "cluster_n": cta_group, "tile_m": tile_m, "tile_n": tile_n,
+                }  # fmt: skip
+                try:
+                    yield default_config(problem, **chosen), None
+                except ConfigError as error:
+                    yield Config(**static_fields(problem), **chosen), str(error)  # type: ignore[arg-type]
+
+
+def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
+    """Everything that the template prints and a device needs.
+
+    num_sms: how many persistent CTAs may run at once (SMs of the device).
+
+    Raises: ConfigError if the config is illegal or does not serve the problem.
+    """
+    config = config or default_config(problem)
+    config.check()
+    _check_serves(problem, config)
+    groups = {
+        "masked": "groups_masked", "contiguous": "groups_offsets", "batched": "groups_batched",
+    }  # fmt: skip
+    return Plan(
+        kernel=NAME,
+        entry=str(config),
+        target=config.target,
+        version=arch(config.target).min_ptx_version,
+        launch=_launch(problem, config, num_sms),
+        smem_map=smem_map(config),
+        barriers=barriers(config),
+        parts={
+            "scheduler": "scheduler_groups_tcgen05",
+            "groups": groups[config.mode],
+            "producer": "producer_tcgen05",
+            "mainloop": "mainloop_tcgen05",
+            "multiply": "multiply_plain_tcgen05",
+            "scale": f"scale_grouped_{config.scale}",
+            "epilogue": f"epilogue_{config.store}_swapped_tcgen05",
+        },
+        fields=_fields(config),
+    )
+
+
+def _check_serves(problem: GroupedGemm, config: Config) -> None:
+    check_operands(problem)
+    for name, value in static_fields(problem).items():
+        if getattr(config, name) != value:
+            raise ConfigError(
+                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
+                "they must agree"
+            )
+    if config.store == "tma" and problem.m and problem.n and not d_fits_tma(problem):
+        raise ConfigError(
+            "store=tma needs D at a multiple of 16 bytes, with strides and a row length of "
+            f"multiples of 16 bytes, got an alignment of {problem.d_alignment}, a row stride of "
+            f"{problem.stride('d')}, a group stride of {problem.group_stride('d')} and rows of "
+            f"{problem.n} elements of {problem.d}; try store=global"
+        )
+
+
+def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
+    num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
+    clusters = max(1, min(_most_tiles(problem, config), num_sms // config.cluster_ctas))
+    weights, tokens = config.row_tile, config.column_tile
+    token_box = (tokens.box[0], config.box_rows)
+    d_bytes = dtype(problem.d).bytes
+    params = [
+        Param("a_map", "tensor_map", stack_map(problem, "b", weights.box, weights.swizzle)),
+        Param("b_map", "tensor_map", stack_map(problem, "a", token_box, tokens.swizzle)),
+    ]
+    if config.store == "tma":
+        staging = config.swapped_staging
+        d_map = stack_map(problem, "d", staging.box, staging.swizzle)
+        params.append(Param("d_map", "tensor_map", d_map))
+    params += [
+        Param("d_pointer", "pointer", "d"),
+        Param("d_row_bytes", "u64", problem.stride("d") * d_bytes),
+        Param("d_group_bytes", "u64", problem.group_stride("d") * d_bytes),
+        *scale_params(problem, cast(Any, config)),
+        *size_params(problem, cast(Any, config)),
+        Param("num_groups", "u32", problem.groups),
+        Param("m", "u32", problem.m),
+        Param("n", "u32", problem.n),
+        Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
+        Param("num_n_tiles", "u32", num_n_tiles),
+        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
+        Param("alpha", "f32", problem.alpha),
+    ]
+    buffers = [
+        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
+        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
+        Buffer("d", problem.extent_bytes("d"), "out"),
+    ]
+    if problem.sizes_length:
+        nbytes = problem.sizes_length * problem.index_bits // 8
+        buffers.append(Buffer("sizes", nbytes, "in", "zeros"))
+    if config.scale != "none":
+        buffers += [
+            Buffer(name, 4 * problem.scale_length(name), "in", f"random:f32:{2 + i}")
+            for i, name in enumerate(("scale_a", "scale_b"))
+        ]
+    return Launch(
+        entry=str(config),
+        grid_ctas=(clusters * config.cluster_ctas, 1, 1),
+        cta_threads=(CTA_THREADS, 1, 1),
+        cluster_ctas=(config.cluster_ctas, 1, 1),
+        dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
+        params=tuple(params),
+        buffers=tuple(buffers),
+    )
+
+
+def _most_tiles(problem: GroupedGemm, config: Config) -> int:
+    """Tiles, in units of clusters, if every group had as many rows as it can."""
+    per_cluster = config.tile_m * config.cluster_m
+    if problem.mode == "contiguous":
+        m_tiles = -(-problem.m // per_cluster) + problem.groups
+    else:
+        m_tiles = problem.groups * -(-problem.m // per_cluster)
+    return m_tiles * -(-problem.n // (config.tile_n * config.cluster_n))
+
+
+def _fields(config: Config) -> dict[str, object]:
+    common: dict[str, Any] = gemm_sm100.common_fields(config)
+    a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
+    rows, columns = common["operands"]
+    steps = range(config.columns // config.column_step)
+    tokens = config.column_tile
+    box_bytes = config.box_rows * tokens.pitch_bytes
+    rows["matrix"] = b_matrix.replace("%group", "%tile_group")
+    columns["matrix"] = a_matrix.replace("%group", "%tile_group")
+    columns["boxes"] = [
+        {"part": Copy(i * box_bytes, i * config.box_rows, 0), "guard": f"@%box_used{i}"}
+        for i in steps
+    ]
+    staging = config.swapped_staging
+    pieces_per_row = staging.box_bytes // PIECE_BYTES
+    return {
+        **common,
+        "what": f"D_g = alpha * scale_a * scale_b * A_g B_g^T, {config.mode} groups",
+        "grouped": True,
+        "has_scheduler": True,
+        "tx_operand": "%tx_bytes",
+        "row_tx_bytes": config.cta_group * config.row_tile.tx_bytes,
+        "column_tx_bytes": tokens.pitch_bytes,
+        "num_column_boxes": len(steps),
+        "column_guards": [
+            {"guard": f"%box_used{i}", "first_column": i * config.column_step} for i in steps
+        ],
+        "d_matrix": d_matrix.replace("%group", "%tile_group"),
+        "row_matrix": b_matrix,
+        "column_matrix": a_matrix,
+        "row_vector": "%scale_b",
+        "row_group_bytes": "%scale_b_group_bytes",
+        "column_vector": "%scale_a",
+        "column_group_bytes": "%scale_a_group_bytes",
+        "first_pieces": list(range(0, staging.rows * pieces_per_row, WARP_LANES)),
+        "piece_bits": pieces_per_row.bit_length() - 1,
+        "piece_columns": PIECE_BYTES // dtype(config.d).bytes,
+        **_work_fields(config),
+        "walk": _walk_fields(config),
+    }
+
+
+def _work_fields(config: Config) -> dict[str, object]:
+    """What the ring of descriptions prints, for those who write and those who read."""
+    offsets = config.offsets
+    return {
+        "stop": hex(STOP),
+        "work_offset": offsets["work"],
+        "work_offset_second": offsets["work"] + 16,
+        "work_full_offset": offsets["work_full"],
+        "work_empty_offset": offsets["work_empty"],
+        "work_slots": WORK_SLOTS,
+        "work_bytes": WORK_BYTES,
+    }
+
+
+def _walk_fields(config: Config) -> dict[str, object]:
+    """What the walk over groups prints. It sees rows and columns of D, not of the MMA."""
+    cluster_rows = config.tile_m * config.cluster_m
+    return {
+        **_work_fields(config),
+        "config": config,
+        "swapped": True,
+        "cluster_rows": cluster_rows,
+        "cluster_rows_less_one": cluster_rows - 1,
+        "token_rows_less_one": config.column_step - 1,
+        "token_mask": hex(2**32 - config.column_step),
+        "scan_distances": [1, 2, 4, 8, 16],
+    }

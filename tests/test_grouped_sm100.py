@@ -1,0 +1,223 @@
+"""grouped_sm100 computes every group's D on the emulator, touches nothing else, and is clean."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from grouped_runs import GUARD_BYTES, _split
+
+from ptxgen.assembler import assemble
+from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
+from ptxgen.emulator.checking import check
+from ptxgen.errors import ConfigError
+from ptxgen.grouped_operands import (
+    GroupedOperands,
+    device_sizes,
+    make_grouped_operands,
+    storage_bytes,
+)
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm100
+from ptxgen.kernels.grouped_sm100 import Config
+from ptxgen.operands import POISON
+from ptxgen.ptx.forms import min_version
+from ptxgen.ptx.parser import parse
+from ptxgen.quantize import numpy_dtype
+from ptxgen.renderer import render
+
+ROWS = [70, 0, 17, 64, 3]
+"""A tile and a tail, an empty group, tails of less and of more than 16 rows, a whole tile."""
+CTAS: list[dict[str, Any]] = [
+    {"cta_group": 1, "tile_n": 64},
+    {"cta_group": 1, "tile_n": 128},
+    {"cta_group": 2, "tile_n": 128},
+]
+
+
+def contents(operands: GroupedOperands) -> dict[str, bytes]:
+    """The bytes of each input buffer."""
+    names = ("a", "b", "sizes", "scale_a", "scale_b")
+    arrays = {name: getattr(operands, name) for name in names}
+    return {n: storage_bytes(x).tobytes() for n, x in arrays.items() if x is not None}
+
+
+def is_exact(
+    problem: GroupedGemm, config: Config, operands: GroupedOperands, options: Options | None = None
+) -> bool:
+    """Whether integer operands give exactly numpy's D, and nothing else was written."""
+    device = EmulatorDevice(options)
+    plan = grouped_sm100.plan(problem, config, num_sms=4)
+    given, bases = contents(operands), {}
+    for buffer in plan.launch.buffers:
+        image = np.full(2 * GUARD_BYTES + buffer.nbytes, POISON, np.uint8)
+        data = np.frombuffer(given.get(buffer.name, b""), np.uint8)
+        image[GUARD_BYTES : GUARD_BYTES + data.size] = data
+        bases[buffer.name] = device.alloc(image.nbytes)
+        device.write(bases[buffer.name], image.tobytes())
+    addresses = {name: base + GUARD_BYTES for name, base in bases.items()}
+    device.launch(plan.launch, render(plan).text, addresses)
+    nbytes = problem.extent_bytes("d") + 2 * GUARD_BYTES
+    run = _split(problem, operands, np.frombuffer(device.read(bases["d"], nbytes), np.uint8))
+    want = problem.reference(
+        operands.sizes, operands.a, operands.b, operands.scale_a, operands.scale_b
+    )
+    want = want.astype(np.float32).astype(numpy_dtype(problem.d)).astype(np.float32)
+    same = np.array_equal(run.d.astype(np.float32), want, equal_nan=True)
+    return bool(same and run.outside_untouched)
+
+
+def computes(
+    problem: GroupedGemm, rows: list[int], chosen: dict[str, Any], options: Options | None = None
+) -> bool:
+    operands = make_grouped_operands(problem, device_sizes(problem, rows), "integers")
+    return is_exact(problem, grouped_sm100.default_config(problem, **chosen), operands, options)
+
+
+def small(mode: str, a: str = "bf16", **chosen: Any) -> GroupedGemm:
+    """Five groups of up to 72 rows, n = 136 and k = 400: no multiples of tiles."""
+    m = {"masked": 72, "batched": 72, "contiguous": 200}[mode]
+    return GroupedGemm(mode, 5, m, 136, 400, a, a, **chosen)
+
+
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+@pytest.mark.parametrize("scale", ["none", "tensor", "rowcol"])
+@pytest.mark.parametrize("a", ["bf16", "e4m3"])
+def test_groups_of_any_size_are_exact(a: str, scale: str, mode: str, ctas: dict[str, Any]) -> None:
+    assert computes(small(mode, a, scale=scale), ROWS, ctas)
+
+
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+@pytest.mark.parametrize(("a", "d"), [("f16", "f32"), ("tf32", "bf16"), ("e5m2", "f16")])
+def test_formats_are_exact(a: str, d: str, ctas: dict[str, Any]) -> None:
+    assert computes(small("masked", a, d=d), ROWS, ctas)
+
+
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+def test_batches_are_exact(ctas: dict[str, Any]) -> None:
+    assert computes(small("batched"), [72] * 5, ctas)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"tile_m": 16, "stages": 1, "cta_group": 1},
+        {"tile_m": 24, "tile_n": 64, "cta_group": 1, "accumulators": 1},
+        {"tile_m": 32, "cluster_m": 2, "cta_group": 1},
+        {"tile_m": 32, "cluster_m": 2, "cta_group": 2},
+        {"tile_m": 256, "cta_group": 2},
+        {"tile_m": 48, "store": "global"},
+    ],
+    ids=str,
+)
+def test_tiles_and_clusters_are_exact(chosen: dict[str, Any]) -> None:
+    problem = GroupedGemm("masked", 4, 200, 264, 400, "e4m3", "e5m2")
+    assert computes(problem, [150, 0, 3, 200], chosen)
+
+
+@pytest.mark.parametrize(
+    "rows", [[0, 0, 0, 0, 0], [0, 72, 0, 0, 0], [72] * 5, [1] * 5, [16] * 5, [15, 16, 17, 0, 1]],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+def test_empty_full_and_single_groups_are_exact(rows: list[int], ctas: dict[str, Any]) -> None:
+    assert computes(small("masked"), rows, ctas)
+
+
+def test_sizes_outside_the_matrix_are_clamped() -> None:
+    problem = small("masked")
+    sizes = np.asarray([100, -5, 2**31 - 1, -(2**31), 7], np.int32)
+    operands = make_grouped_operands(problem, sizes, "integers")
+    assert is_exact(problem, grouped_sm100.default_config(problem), operands)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(("index", "alignment"), [("offsets", 1), ("ends", 1), ("ends", 40)])
+def test_every_description_of_segments_is_read(index: str, alignment: int, bits: int) -> None:
+    problem = GroupedGemm(
+        "contiguous", 5, 260, 136, 256, index=index, alignment=alignment, index_bits=bits
+    )
+    assert computes(problem, ROWS, {})
+
+
+@pytest.mark.parametrize("groups", [1, 32, 33, 100])
+def test_any_number_of_groups_is_exact(groups: int) -> None:
+    problem = GroupedGemm("masked", groups, 8, 16, 128)
+    rows = np.random.default_rng(groups).integers(0, 9, groups).tolist()
+    assert computes(problem, rows, {"tile_n": 64, "cta_group": 1})
+
+
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+def test_k_of_zero_gives_zeros(ctas: dict[str, Any]) -> None:
+    assert computes(GroupedGemm("masked", 3, 40, 136, 0), [40, 0, 3], ctas)
+
+
+def test_strides_are_read_in_place() -> None:
+    m, n, k = 72, 136, 256
+    problem = GroupedGemm(
+        "masked", 3, m, n, k, scale="rowcol", a_stride=k + 16, b_stride=k + 32, d_stride=n + 8,
+        a_group_stride=100 * (k + 16), b_group_stride=(n + 3) * (k + 32),
+        d_group_stride=(m + 5) * (n + 8),
+    )  # fmt: skip
+    assert computes(problem, [72, 0, 19], {})
+
+
+def test_d_that_tma_cannot_address_is_exact() -> None:
+    assert computes(GroupedGemm("masked", 3, 40, 45, 256, d_stride=47), [40, 0, 19], {})
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("ctas", CTAS, ids=str)
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+def test_no_schedule_changes_the_result(mode: str, ctas: dict[str, Any], schedule: str) -> None:
+    options = Options(schedule=schedule, seed=1, resident_clusters=2)
+    assert computes(small(mode), ROWS, ctas, options)
+
+
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+@pytest.mark.parametrize(
+    "chosen",
+    [*CTAS, {"tile_m": 32, "cluster_m": 2, "cta_group": 2}, {"store": "global", "stages": 1}],
+    ids=str,
+)
+def test_strict_checks_find_nothing(mode: str, chosen: dict[str, Any]) -> None:
+    problem = small(mode, scale="rowcol")
+    config = grouped_sm100.default_config(problem, **chosen)
+    plan = grouped_sm100.plan(problem, config, num_sms=4)
+    operands = make_grouped_operands(problem, device_sizes(problem, ROWS), "integers")
+    report = check(render(plan).text, plan.launch, contents(operands), strict=True)
+    assert report.findings == ()
+    assert report.identical
+
+
+@pytest.mark.parametrize("target", grouped_sm100.TARGETS)
+@pytest.mark.parametrize("chosen", [{}, {"cta_group": 1}, {"store": "global"}], ids=str)
+@pytest.mark.parametrize("scale", ["none", "rowcol"])
+def test_configs_assemble_with_the_lowest_version_and_no_spill(
+    scale: str, chosen: dict[str, Any], target: str
+) -> None:
+    problem = small("contiguous", scale=scale)
+    plan = grouped_sm100.plan(
+        problem, grouped_sm100.default_config(problem, target=target, **chosen)
+    )
+    text = render(plan).text
+    assert min_version(parse(text), target)[0] == plan.version
+    cubin = assemble(text, target)
+    assert (cubin.spill_bytes, cubin.messages) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("problem", "chosen", "message"),
+    [
+        (small("masked"), {"swap_ab": False}, "try swap_ab=on"),
+        (small("masked"), {"scheduler": "clc"}, "must be static"),
+        (small("masked", scale="block", a="e4m3"), {}, "has no scale=block"),
+        (small("masked", "e2m1"), {}, "does not multiply e2m1"),
+        (small("masked"), {"cta_group": 1, "cluster_n": 2}, "rows of A are not shared"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(
+    problem: GroupedGemm, chosen: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        grouped_sm100.default_config(problem, **chosen)
