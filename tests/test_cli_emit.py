@@ -110,11 +110,16 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
         (("--m", "-1"), "m must be >= 0, got -1"),
         (("--tile", "128x256", "--stages", "9"), "try stages<=4"),
         (("--tile", "96x64"), "tile_m=96 must be one of"),
-        (("--k", "100", "--a", "e4m3", "--warpgroups", "2"), "gemm_mma has no warpgroups"),
+        (("--k", "100", "--a", "e4m3", "--warpgroups", "2"), "gemm_mma has no --warpgroups"),
+        (("--k", "130", "--cluster", "2"), "try a padded copy with a row stride of 136 elements"),
+        (("--k", "300", "--a", "e4m3", "--scale", "block", "--accumulate", "promoted"),
+         "try a padded copy with a row stride of 304 elements"),
+        (("--a", "e4m3", "--scale", "block"), "try accumulate=promoted"),
+        (("--a", "e4m3", "--scale", "mx32"), "try arch=sm_100a"),
         (("--tile", "big"), "2 to 3 integers joined by x"),
         (("--layout", "xx"), "'xx' is not one of"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], message: str) -> None:
     result = run("emit", "gemm", *arguments)
     assert result.exit_code == 2

@@ -11,12 +11,18 @@ import click
 from ptxgen.arch import ARCHS, arch
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import kernel_for, target_fields
+from ptxgen.kernels import kernel_for, passed_over, target_fields
 from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 TCGEN05_KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
+_OPTIONS = {
+    "tile_m": "--tile", "tile_n": "--tile", "tile_k": "--tile",
+    "cluster_m": "--cluster", "cluster_n": "--cluster", "swizzle_bytes": "--swizzle",
+    "kind": "--mma-kind", "cta_group": "--cta-group", "swap_ab": "--swap-ab",
+}  # fmt: skip
+"""Field of a Config -> the option that gives it; where it is not --FIELD."""
 TARGETS = ("gemm",)
 """Problems that a command takes by name."""
 
@@ -173,8 +179,11 @@ def select(values: dict[str, Any]) -> Selection:
     known = {f.name for f in fields(kernel.Config)} | ({"kind"} & set(dir(kernel.Config)))
     for name in chosen:
         if name not in known:
+            passed = passed_over(problem, target).items()
+            reasons = "".join(f"; {other} does not: {why}" for other, why in passed)
             raise ConfigError(
-                f"{kernel.NAME} has no {name}, and serves this problem on {target}; try without it"
+                f"{kernel.NAME} has no {_OPTIONS.get(name, f'--{name}')}, and serves this problem "
+                f"on {target}; try without it{reasons}"
             )
     return Selection(problem, kernel, chosen, target_fields(kernel, target))
 

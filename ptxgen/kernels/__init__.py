@@ -10,7 +10,9 @@ from ptxgen.problem import MICRO_SCALES, Gemm
 KERNELS: dict[str, ModuleType] = {
     module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_sm100_blockscaled, gemm_mma)
 }
-"""Name -> module with Config, TARGETS, plan, default_config and configs."""
+"""Name -> module with Config, TARGETS, plan, default_config, check_operands and configs."""
+_PREFERRED = (gemm_sm90, gemm_sm100, gemm_mma)
+"""Kernels for scales that a kernel applies, the fastest first."""
 
 
 def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
@@ -18,25 +20,33 @@ def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
     Tensor Core instruction can serve the operands, else gemm_mma. Scales that the Tensor Core
     applies have a kernel of their own.
 
-    Raises: ConfigError if none does.
+    Raises: ConfigError if none does: the refusal of the kernel that was made for the arch.
     """
     if problem.scale in MICRO_SCALES and arch in gemm_sm100_blockscaled.TARGETS:
         return gemm_sm100_blockscaled
-    for module in (gemm_sm90, gemm_sm100):
-        if arch not in module.TARGETS:
-            continue
-        try:
-            module.check_operands(problem)
-        except ConfigError:
-            if arch in gemm_mma.TARGETS:
-                return gemm_mma
-        return module
-    if arch in gemm_mma.TARGETS:
-        return gemm_mma
+    refused = passed_over(problem, arch)
+    for module in _PREFERRED:
+        if arch in module.TARGETS and module.NAME not in refused:
+            return module
+    if refused:
+        raise next(iter(refused.values()))
     targets = sorted({target for module in KERNELS.values() for target in module.TARGETS})
     raise ConfigError(
         f"arch={arch} has no kernel for a dense GEMM; must be one of {', '.join(targets)}"
     )
+
+
+def passed_over(problem: Gemm, arch: str) -> dict[str, ConfigError]:
+    """Kernels of `arch` that cannot serve the operands of `problem` -> why, the preferred first."""
+    refused = {}
+    for module in _PREFERRED:
+        if arch not in module.TARGETS:
+            continue
+        try:
+            module.check_operands(problem)
+        except ConfigError as error:
+            refused[module.NAME] = error
+    return refused
 
 
 def kernel_of(config: Any) -> ModuleType:

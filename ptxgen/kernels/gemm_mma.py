@@ -25,7 +25,7 @@ from ptxgen.kernels.gemm_mma_config import (
     TARGET,
     TARGETS,
     Config,
-    check_formats,
+    check_operands,
     configs,
     default_config,
     static_fields,
@@ -45,7 +45,8 @@ from ptxgen.warp_schedule import (
 )
 from ptxgen.warp_tiles import ASYNC_COPY_BYTES, STEP_BYTES, WarpTile
 
-__all__ = ["NAME", "TARGET", "TARGETS", "UNIT", "Config", "configs", "default_config", "plan"]
+__all__ = ["NAME", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
+           "default_config", "plan"]  # fmt: skip
 
 FP8_VERSION = "8.4"
 """First `.version` with FP8 in mma.sync."""
@@ -96,7 +97,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
 
 def _check_serves(problem: Gemm, config: Config) -> None:
-    check_formats(problem)
+    check_operands(problem)
     for name, value in static_fields(problem).items():
         if getattr(config, name) != value:
             raise ConfigError(

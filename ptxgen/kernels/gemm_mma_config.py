@@ -242,7 +242,7 @@ def _capability(target: str) -> int:
     return int("".join(c for c in target if c.isdigit()))
 
 
-def check_formats(problem: Gemm) -> None:
+def check_operands(problem: Gemm) -> None:
     """Refuse what mma.sync does not multiply or this kernel does not scale.
 
     Raises: ConfigError.
@@ -254,9 +254,8 @@ def check_formats(problem: Gemm) -> None:
         )
     if problem.scale not in SCALES:
         raise ConfigError(
-            f"{NAME} has scale {', '.join(SCALES)}, got {problem.scale}; try operands that TMA can "
-            "address (base and row stride multiples of 16 bytes, layout nt), which other kernels "
-            "serve"
+            f"{NAME} has scale {', '.join(SCALES)}, got {problem.scale}; try arch=sm_90a with FP8 "
+            "operands that TMA can address (base and row stride multiples of 16 bytes, layout nt)"
         )
 
 
@@ -291,7 +290,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
-    check_formats(problem)
+    check_operands(problem)
     known = [f.name for f in fields(Config)]
     for name in chosen:
         if name not in known:

@@ -2,9 +2,9 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.sm90_config import NAME, Config
+from ptxgen.kernels.sm90_config import NAME, TARGET, Config
 from ptxgen.layout import align_up
-from ptxgen.problem import FP8, Gemm
+from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, Gemm
 
 
 def static_fields(problem: Gemm) -> dict[str, str]:
@@ -20,7 +20,7 @@ def static_fields(problem: Gemm) -> dict[str, str]:
 
 
 def check_formats(problem: Gemm) -> None:
-    """Refuse the formats and layouts that wgmma does not have.
+    """Refuse the formats and layouts that wgmma does not have, and scales that do not fit them.
 
     Raises: ConfigError.
     """
@@ -34,6 +34,20 @@ def check_formats(problem: Gemm) -> None:
             f"layout={problem.layout} with {problem.a} x {problem.b}: FP8 operands must be "
             "K-major, since wgmma transposes only 16-bit types; try layout=nt with A stored [M,K] "
             "and B stored [N,K]"
+        )
+    if problem.scale in MICRO_SCALES:
+        raise ConfigError(
+            f"scale={problem.scale} is applied by tcgen05, which {TARGET} lacks; must be none, "
+            "tensor, rowcol, block or group; try arch=sm_100a"
+        )
+    if problem.scale in BLOCK_SCALES and problem.a not in FP8:
+        raise ConfigError(
+            f"scale={problem.scale} needs FP8 operands, got a={problem.a}; try scale=rowcol"
+        )
+    if problem.scale in BLOCK_SCALES and problem.accumulate != "promoted":
+        raise ConfigError(
+            f"scale={problem.scale} multiplies 128-K partial sums, so accumulate must be promoted, "
+            f"got {problem.accumulate}; try accumulate=promoted"
         )
 
 
