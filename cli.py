@@ -15,7 +15,7 @@ COMMANDS: dict[str, str] = {
     "assemble": "Turn PTX into a cubin, and report registers, spills and messages.",
     "inspect": "Show what is in a config, a PTX file or a cubin.",
     "run": "Run a kernel on the emulator or a GPU, and check its result.",
-    "check": "Check a kernel for races and other hazards, on the emulator.",
+    "check": "Look for races, missing fences and waits, deadlocks and other hazards in a kernel.",
     "step": "Run a kernel on the emulator instruction by instruction.",
     "bench": "Measure kernels on this GPU beside the libraries that are here.",
     "tune": "Measure configs and remember the fastest.",
