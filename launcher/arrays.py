@@ -131,7 +131,7 @@ def as_operand(array: Any, name: str, stream: int = 0) -> Operand:
     if isinstance(array, RawArray):
         return _normalised(array.operand(name))
     if isinstance(array, np.ndarray):
-        return _normalised(_numpy_operand(array))
+        return _normalised(_numpy_operand(array, name))
     interface = _cuda_interface(array)
     can_dlpack = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
     # An exported stream serves both directions: also who reads our output later. Without one,
@@ -205,7 +205,12 @@ def _cuda_interface(array: Any) -> dict[str, Any] | None:
     return interface if isinstance(interface, dict) else None
 
 
-def _numpy_operand(array: "np.ndarray[Any, Any]") -> Operand:
+def _numpy_operand(array: "np.ndarray[Any, Any]", name: str) -> Operand:
+    if not array.dtype.isnative:
+        raise ArgumentError(
+            f"{name}: byte order must be that of this machine, got {array.dtype.str}; try"
+            f" {name}.astype({array.dtype.name!r})"
+        )
     return Operand(
         array.shape, array.strides, numpy_dtype_name(array.dtype), array.itemsize,
         host=array, readonly=not array.flags.writeable, owner=array,

@@ -89,12 +89,14 @@ def _check_strides(x: Operand, name: str, stored: str) -> None:
             )
     if x.strides_bytes[1] != x.itemsize:
         transposed = x.strides_bytes[0] == x.itemsize
-        hint = (
-            f"axis 0 is the contiguous one: try passing {name}.T with the other layout letter, or"
-            " a copy"
-            if transposed
-            else "try a contiguous copy"
-        )
+        hint = "try a contiguous copy"
+        if transposed and name == "out":
+            hint = "axis 0 is the contiguous one, and the kernels store rows; try a new array"
+        elif transposed:
+            hint = (
+                f"axis 0 is the contiguous one: try passing {name}.T with the other layout letter,"
+                " or a copy"
+            )
         raise ArgumentError(
             f"{name}: the last axis of {stored} must be contiguous, got strides {elements}"
             f" elements for shape {x.shape}; {hint}"
@@ -134,5 +136,6 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
     """
     dtype = d_dtype or (out.dtype if out is not None else "bf16")
     if dtype not in _OUTPUTS:
-        raise ArgumentError(f"d_dtype: must be one of {', '.join(_OUTPUTS)}, got {dtype!r}")
+        name = "d_dtype" if d_dtype else "out: dtype"
+        raise ArgumentError(f"{name}: must be one of {', '.join(_OUTPUTS)}, got {dtype!r}")
     return dtype

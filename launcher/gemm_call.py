@@ -107,7 +107,7 @@ def gemm(
             a_stride=m_a.stride, b_stride=m_b.stride, d_stride=m_d.stride if m_d else 0,
             a_alignment=m_a.alignment, b_alignment=m_b.alignment,
             d_alignment=m_d.alignment if m_d else MAX_ALIGNMENT,
-            alpha=float(alpha) * scales.factor,
+            alpha=_number(alpha) * scales.factor,
             scale_a_strides=scales.strides("a"), scale_b_strides=scales.strides("b"),
         )  # fmt: skip
     except ProblemError as error:
@@ -121,6 +121,13 @@ def gemm(
         scale_operands = {name: x for name, x in inputs.items() if name not in matrices}
         _run(problem, config, target, matrices, scale_operands, handle)
     return out
+
+
+def _number(alpha: Any) -> float:
+    try:
+        return float(alpha)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"alpha: must be a real number, got {alpha!r}") from error
 
 
 def _place(operands: dict[str, Operand]) -> Any:

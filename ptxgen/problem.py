@@ -1,7 +1,8 @@
 """Problems: what the user wants computed. A problem knows no hardware."""
 
+import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
@@ -28,6 +29,7 @@ PAIRS = (("bf16",), ("f16",), ("tf32",), NARROW_FLOATS, INTEGERS)
 """A and B come from one of these groups. Each kernel says which it computes."""
 PROMOTION_K = 128
 """K elements whose products are summed in the tensor core before an FP32 add, if promoted."""
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,13 @@ class Gemm:
             object.__setattr__(self, name, int(value))
             if value < 0:
                 raise ProblemError(f"{name} must be >= 0, got {value}")
+        if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real):
+            raise ProblemError(f"alpha must be a real number, got {self.alpha!r}")
+        if math.isfinite(self.alpha) and abs(self.alpha) > FLOAT32_MAX:
+            raise ProblemError(
+                f"alpha={self.alpha:g} (with scales that are numbers) must be at most "
+                f"{FLOAT32_MAX:.8g}, as the kernels take it as float32"
+            )
         for name in ("a", "b", "d"):
             dtype(getattr(self, name))
         for name, allowed in (

@@ -55,7 +55,7 @@ def parameter_bytes(param: Param, addresses: Mapping[str, int]) -> bytes:
         return struct.pack(_FORMATS[param.kind], param.value)
     except KeyError as error:
         raise LaunchError(f"parameter {param.name}: no address for buffer {error}") from error
-    except (struct.error, ValueError, TypeError) as error:
+    except (struct.error, ValueError, TypeError, OverflowError) as error:
         raise LaunchError(
             f"parameter {param.name}: {param.value!r} is not a {param.kind}: {error}"
         ) from error
