@@ -55,8 +55,9 @@ def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
 def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
     """x of shape [rows, k] -> (q of dtype `name`, float32 scales of shape [rows]).
 
-    Raises: ArgumentError if x holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
     """
+    x = _matrix(x)
     scale = _scale(np.max(np.abs(x), axis=1, initial=0.0), name)
     return cast(np.asarray(x, np.float64) / scale[:, None], name), scale.astype(np.float32)
 
@@ -69,8 +70,9 @@ def quantize_blocks(
     Scales have shape [ceil(rows / rows_per_scale), ceil(k / k_per_scale)]: 1 x 128 blocks for
     activations, 128 x 128 for weights. A zero block gets scale 1.
 
-    Raises: ArgumentError if x holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
     """
+    x = _matrix(x)
     rows, k = x.shape
     missing = (-rows % rows_per_scale, -k % k_per_scale)
     padded = np.pad(np.abs(x), ((0, missing[0]), (0, missing[1])))
@@ -101,8 +103,9 @@ def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tu
     scale_name: ue8m0 - the power of two above amax / largest, so that nothing saturates; ue4m3 -
     amax / largest, rounded. A zero block gets scale 1.
 
-    Raises: ArgumentError if x holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
     """
+    x = _matrix(x)
     rows, k = x.shape
     padded = np.pad(np.abs(x), ((0, 0), (0, -k % k_per_scale)))
     blocks = padded.reshape(rows, padded.shape[1] // k_per_scale, k_per_scale)
@@ -116,12 +119,26 @@ def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tu
     return cast(np.asarray(x, np.float64) / full, name), scales
 
 
+def _matrix(x: Any) -> Array:
+    matrix = np.asarray(x)
+    if matrix.ndim != 2:
+        raise ArgumentError(f"quantisation by rows or blocks needs [rows, k], got {matrix.shape}")
+    return matrix
+
+
 def _scale(amax: Any, name: str) -> Array:
     """float64 scales that are exact in float32 and never zero, so that q never becomes 0 / 0."""
     if not np.all(np.isfinite(amax)):
         raise ArgumentError("quantisation needs finite values, got NaN or infinity; try nan_to_num")
     largest = dtype(name).max_finite if dtype(name).bits <= 8 else 1.0
-    scale = (np.asarray(amax, np.float64) / largest).astype(np.float32)
+    wanted = np.asarray(amax, np.float64) / largest
+    limit = float(np.finfo(np.float32).max)
+    if np.any(wanted > limit):
+        raise ArgumentError(
+            f"quantisation to {name} needs scales of float32, at most {limit:.8g}, got "
+            f"{np.max(wanted):.3g} for a magnitude of {np.max(amax):.3g}; try smaller values"
+        )
+    scale = wanted.astype(np.float32)
     smallest = np.finfo(np.float32).smallest_normal
     usable = np.where(scale >= smallest, scale, np.float32(1.0))
     return np.asarray(usable, np.float64)
