@@ -1,6 +1,6 @@
 """Rules by which a mutant is equivalent to its original: no schedule on any hardware tells the two
-apart. Each has a name, a reason, and a decision that is made on the text, and for one of them on
-who arrived where. Source of the reasons: PTX ISA 9.0; shared/reference/ptx.md A7, C, D13.
+apart. Each has a name, a reason, and a decision that is made on the text and on who arrived and
+waited where. Source of the reasons: PTX ISA 9.0; shared/reference/ptx.md A7, C, D13.
 """
 
 from collections.abc import Callable, Collection
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ptxgen.emulator.flow import reads, writes
 from ptxgen.mutation import Mutant
+from ptxgen.mutation_operators import BARRIERS
 from ptxgen.mutation_paths import Paths
 from ptxgen.ptx.module import Function, Immediate, Instruction, Register, Vector
 
@@ -24,13 +25,22 @@ _BEFORE, _AFTER = "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thr
 
 
 @dataclass(frozen=True)
+class Facts:
+    """Who arrived and waited where, in runs that execute all of a kernel."""
+
+    tensor_waits: Collection[int]
+    """PTX lines of mbarrier waits that handed tcgen05 work of another thread over."""
+    own_arrivals: Collection[int]
+    """PTX lines of arrivals on mbarriers that nobody but the arriving thread waits on."""
+
+
+@dataclass(frozen=True)
 class Place:
     """A mutant in its kernel."""
 
     paths: Paths
     mutant: Mutant
-    tensor_waits: Collection[int]
-    """PTX lines of mbarrier waits that handed tcgen05 work of another thread over, in some run."""
+    facts: Facts
 
     @property
     def instruction(self) -> Instruction:
@@ -47,9 +57,9 @@ class Rule:
     applies: Callable[[Place], bool]
 
 
-def rule_of(paths: Paths, mutant: Mutant, tensor_waits: Collection[int]) -> str:
+def rule_of(paths: Paths, mutant: Mutant, facts: Facts) -> str:
     """Name of the first rule that makes a mutant equivalent, or ""."""
-    place = Place(paths, mutant, tensor_waits)
+    place = Place(paths, mutant, facts)
     return next((rule.name for rule in RULES if rule.applies(place)), "")
 
 
@@ -151,6 +161,33 @@ def _init_fence_publishes(place: Place) -> bool:
     )
 
 
+def _nothing_of_its_own(place: Place) -> bool:
+    """A relaxed arrive.expect_tx of a thread that made no access since it last waited."""
+    if (
+        place.mutant.operator != "release -> relaxed"
+        or ".expect_tx" not in place.instruction.opcode
+    ):
+        return False
+    preceding, from_entry = place.paths.backwards(
+        place.mutant.index, lambda i: i.name == "mbarrier" and "_wait" in i.opcode
+    )
+    announcements = ".expect_tx"
+    return not from_entry and not any(
+        _accesses(i) and announcements not in i.opcode for i in preceding
+    )
+
+
+def _waits_itself(place: Place) -> bool:
+    """What a thread arrives at is waited for by itself alone, in the order of its program."""
+    if place.mutant.operator == "release -> relaxed":
+        return place.instruction.line in place.facts.own_arrivals
+    if place.mutant.operator == "moved past the barrier":
+        later = place.paths.body[place.mutant.index + 1 :]
+        barrier = next(i for i in later if i.opcode.startswith(BARRIERS))
+        return barrier.line in place.facts.own_arrivals
+    return False
+
+
 def _no_tensor_work_before(place: Place) -> bool:
     """fence::before_thread_sync with no tcgen05 work since the last one, or since a commit."""
     if place.instruction.opcode != _BEFORE:
@@ -187,7 +224,7 @@ def _wait_hands_over_no_tensor_work(place: Place) -> bool:
     preceding, from_entry = place.paths.backwards(place.mutant.index, lambda i: i.opcode == _AFTER)
     return not from_entry and not any(
         i.opcode.startswith(("bar.sync", "barrier.cluster.wait"))
-        or (i.name == "mbarrier" and "_wait" in i.opcode and i.line in place.tensor_waits)
+        or (i.name == "mbarrier" and "_wait" in i.opcode and i.line in place.facts.tensor_waits)
         for i in preceding
     )
 
@@ -208,6 +245,10 @@ RULES = (
     Rule("init-fence-publishes",
          "only inits of mbarriers precede, and fence.mbarrier_init publishes them with any arrive",
          _init_fence_publishes),
+    Rule("nothing-of-its-own",
+         "the thread made no access since it last waited, so its arrival has nothing to publish",
+         _nothing_of_its_own),
+    Rule("waits-itself", "nobody but the thread that arrives waits on the mbarrier", _waits_itself),
     Rule("no-tensor-work-before", "there is no tcgen05 work that the fence could put before a sync",
          _no_tensor_work_before),
     Rule("no-tensor-work-around", "there is no tcgen05 work on one side of the fence",

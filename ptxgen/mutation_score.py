@@ -23,7 +23,7 @@ from ptxgen.emulator.observer import (
 from ptxgen.errors import EmulationError, HazardError
 from ptxgen.launch import Launch
 from ptxgen.mutation import Mutant, mutants
-from ptxgen.mutation_rules import paths_of, rule_of
+from ptxgen.mutation_rules import Facts, paths_of, rule_of
 
 SEEDS = (0, 1)
 TURNS = (("lazy", 0), ("run_to_block", 0), ("eager", 0), *(("random", seed) for seed in SEEDS))
@@ -96,8 +96,9 @@ class _Baseline:
     """Launch, input, and digests of the outputs, as plain JSON data."""
     lines: frozenset[int]
     """PTX lines that are executed."""
-    tensor_waits: frozenset[int]
-    """Lines of mbarrier waits that handed tcgen05 work over."""
+    facts: Facts
+    unexecuted: frozenset[int]
+    """The other lines."""
 
 
 def score(
@@ -122,13 +123,18 @@ def score(
     paths = paths_of(parse_cached(text).entry(entry))
     everything = mutants(text, entry)
     baselines = [_baseline(text, scenario, strict) for scenario in scenarios]
-    tensor_waits = frozenset().union(*(b.tensor_waits for b in baselines))
+    facts = Facts(
+        frozenset().union(*(b.facts.tensor_waits for b in baselines)),
+        frozenset.intersection(
+            *(frozenset(b.facts.own_arrivals) | b.unexecuted for b in baselines)
+        ),
+    )
     found = Score()
 
     def add(mutant: Mutant, by: str, otherwise: str) -> None:
         outcome = CAUGHT
         if not by:
-            by = rule_of(paths, mutant, tensor_waits)
+            by = rule_of(paths, mutant, facts)
             outcome, by = (EQUIVALENT, by) if by else (SURVIVED, otherwise)
         found.verdicts.append(Verdict(mutant, outcome, by))
         if progress is not None:
@@ -195,7 +201,10 @@ def _baseline(text: str, scenario: Scenario, strict: bool) -> _Baseline:
         "launch": scenario.launch.to_json(), "digests": _digests(report.outputs),
         "data": {k: base64.b64encode(v).decode() for k, v in scenario.data.items()},
     }  # fmt: skip
-    return _Baseline(job, frozenset(coverage.lines), frozenset(coverage.tensor_waits))
+    every = range(1, text.count("\n") + 2)
+    return _Baseline(
+        job, frozenset(coverage.lines), coverage.facts(), frozenset(every) - coverage.lines
+    )
 
 
 def _digests(outputs: Mapping[str, bytes]) -> dict[str, str]:
@@ -214,26 +223,40 @@ def _as_completed(
         yield from done
 
 
+Thread = tuple[int, int, int]
+"""CTA, warp, mask of lanes."""
+
+
 class Coverage(Observer):
-    """Collects the PTX lines that are executed, and which waits hand tcgen05 work over."""
+    """Collects the PTX lines that are executed, and who arrives and waits where."""
 
     wants_instructions = True
 
     def __init__(self) -> None:
         self.lines: set[int] = set()
         self._tensor_warps: set[tuple[int, int]] = set()
-        self._arrivers: dict[BarrierKey, set[tuple[int, int] | None]] = {}
-        self._waits: set[tuple[int, BarrierKey]] = set()
+        self._arrivals: set[tuple[BarrierKey, int, Thread | None]] = set()
+        self._waits: set[tuple[BarrierKey, int, Thread]] = set()
 
-    @property
-    def tensor_waits(self) -> set[int]:
-        """Lines of waits on barriers where a commit, or a warp with tcgen05 work, has arrived."""
-        guilty = self._tensor_warps
-        return {
-            line
-            for line, barrier in self._waits
-            if any(who is None or who in guilty for who in self._arrivers.get(barrier, ()))
+    def facts(self) -> Facts:
+        """What the rules of equivalence ask for."""
+        guilty = {
+            barrier
+            for barrier, _, who in self._arrivals
+            if who is None or who[:2] in self._tensor_warps
         }
+        waiters: dict[BarrierKey, set[Thread]] = {}
+        for barrier, _, who in self._waits:
+            waiters.setdefault(barrier, set()).add(who)
+        shared = {
+            line
+            for barrier, line, arriver in self._arrivals
+            if arriver is not None and waiters.get(barrier, set()) != {arriver}
+        }
+        return Facts(
+            frozenset(line for barrier, line, _ in self._waits if barrier in guilty),
+            frozenset(line for _, line, _ in self._arrivals) - shared,
+        )
 
     def on_instruction(self, origin: Origin, index: int) -> None:
         """A line is executed."""
@@ -246,8 +269,9 @@ class Coverage(Observer):
 
     def on_barrier(self, event: BarrierEvent) -> None:
         """Who arrives (None: a commit), and who waits where."""
+        origin = event.origin
+        who = None if origin is None else (origin.cta, origin.warp, origin.lanes)
         if event.kind in ("arrive", "arrive_drop"):
-            who = None if event.origin is None else (event.origin.cta, event.origin.warp)
-            self._arrivers.setdefault(event.barrier, set()).add(who)
-        elif event.kind in ("wait", "wait_failed") and event.origin is not None:
-            self._waits.add((event.origin.line, event.barrier))
+            self._arrivals.add((event.barrier, 0 if origin is None else origin.line, who))
+        elif event.kind in ("wait", "wait_failed") and origin is not None and who is not None:
+            self._waits.add((event.barrier, origin.line, who))

@@ -1,0 +1,92 @@
+"""The kernels whose text is kept in tests/golden/: small tiles, one of every way to work.
+
+`python tests/golden_kernels.py` writes the files anew. Read the difference before you commit it.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ptxgen.kernels import kernel_for, target_fields
+from ptxgen.problem import Gemm
+from ptxgen.renderer import render
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One kernel."""
+
+    arch: str
+    problem: dict[str, str]
+    """Formats, layout, scale and accumulation. Sizes do not change the text."""
+    chosen: dict[str, Any] = field(default_factory=dict)
+    """Fields of the Config."""
+
+    @property
+    def gemm(self) -> Gemm:
+        """A problem of this kind."""
+        return Gemm(256, 256, 512, **self.problem)  # type: ignore[arg-type]
+
+    @property
+    def kernel(self) -> Any:
+        """Module of ptxgen.kernels."""
+        return kernel_for(self.gemm, self.arch)
+
+    @property
+    def config(self) -> Any:
+        """The config, completed."""
+        fixed = target_fields(self.kernel, self.arch)
+        return self.kernel.default_config(self.gemm, **fixed, **self.chosen)
+
+    def text(self) -> str:
+        """What the templates say now."""
+        return render(self.kernel.plan(self.gemm, self.config)).text
+
+
+FP8 = {"a": "e4m3", "b": "e4m3"}
+SMALL = {"tile_m": 128, "tile_n": 32, "tile_k": 128, "stages": 2}
+BLOCK = {**FP8, "scale": "block", "accumulate": "promoted"}
+
+
+@cache
+def golden_kernels() -> dict[str, Golden]:
+    """All of them by file name."""
+    return {
+        "gemm_sm90_fast": Golden("sm_90a", FP8, {**SMALL, "store": "tma"}),
+        "gemm_sm90_deferred": Golden("sm_90a", FP8, {**SMALL, "store": "deferred"}),
+        "gemm_sm90_promoted": Golden("sm_90a", {**FP8, "accumulate": "promoted"}, SMALL),
+        "gemm_sm90_block": Golden("sm_90a", BLOCK, SMALL),
+        "gemm_sm90_cluster": Golden("sm_90a", FP8, {**SMALL, "store": "tma", "cluster_m": 2}),
+        "gemm_sm90_global": Golden(
+            "sm_90a",
+            {"a": "bf16", "b": "bf16", "d": "f32", "layout": "tn", "scale": "rowcol"},
+            {**SMALL, "tile_k": 64, "warpgroups": 1, "tile_m": 64, "store": "global"},
+        ),
+        "gemm_mma": Golden("sm_80", {}, {"tile_m": 32, "tile_n": 32, "stages": 3}),
+        "gemm_sm100": Golden("sm_100a", FP8, {**SMALL, "cta_group": 1}),
+        "gemm_sm100_pair": Golden(
+            "sm_100a", {}, {**SMALL, "tile_k": 64, "cta_group": 2, "scheduler": "clc"}
+        ),
+        "gemm_sm100_blockscaled": Golden(
+            "sm_100a", {**FP8, "scale": "mx32"}, {"tile_n": 64, "stages": 2}
+        ),
+    }
+
+
+def main() -> None:
+    """Write all files."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, golden in golden_kernels().items():
+        path = FOLDER / f"{name}.ptx"
+        text = golden.text()
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{name}: {'unchanged' if text == old else 'written'}\n")
+
+
+if __name__ == "__main__":
+    main()
