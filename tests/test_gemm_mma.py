@@ -1,5 +1,6 @@
 """gemm_mma computes D for any stride, base and layout, on the emulator and on the GPU alike."""
 
+import gemm_runs
 import numpy as np
 import pytest
 from gemm_runs import run_gemm
@@ -10,21 +11,13 @@ from ptxgen.kernels.gemm_mma_config import TILE_K_BYTES, Config
 from ptxgen.launch import Device
 from ptxgen.operands import make_operands
 from ptxgen.problem import LAYOUTS, Gemm
-from ptxgen.quantize import numpy_dtype
 from ptxgen.verification import verify
 
 TYPES = [("bf16", "bf16"), ("f16", "f16"), ("e4m3", "e5m2")]
 
 
 def is_exact(device: Device, problem: Gemm, config: Config | None = None) -> bool:
-    """Whether integer operands give exactly numpy's D, and nothing else was written."""
-    operands = make_operands(problem, "integers")
-    config = config or gemm_mma.default_config(problem)
-    run = run_gemm(device, problem, config, operands)
-    want = problem.reference(operands.a, operands.b, operands.scale_a, operands.scale_b)
-    want = want.astype(np.float32).astype(numpy_dtype(problem.d))
-    same = np.array_equal(run.d.astype(np.float32), want.astype(np.float32))
-    return bool(same and not run.stray_bytes)
+    return gemm_runs.is_exact(device, problem, config or gemm_mma.default_config(problem))
 
 
 def strided(extra: int, start_elements: int = 0, **fields: object) -> Gemm:

@@ -3,28 +3,19 @@
 import itertools
 import random
 
-import numpy as np
+import gemm_runs
 import pytest
 from config_samples import assemble_cleanly, has_lowest_version
-from gemm_runs import run_gemm
 
 from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import gemm_sm100_blockscaled, kernel_for
 from ptxgen.kernels.gemm_sm100_blockscaled import Config
-from ptxgen.operands import make_operands
 from ptxgen.problem import NARROW_FLOATS, Gemm
-from ptxgen.quantize import numpy_dtype
 
 
 def is_exact(problem: Gemm, config: Config, options: Options | None = None) -> bool:
-    """Whether integer operands give exactly numpy's D, and nothing else was written."""
-    operands = make_operands(problem, "integers")
-    run = run_gemm(EmulatorDevice(options), problem, config, operands)
-    want = problem.reference(operands.a, operands.b, operands.scale_a, operands.scale_b)
-    want = want.astype(numpy_dtype(problem.d))
-    same = np.array_equal(run.d.view(np.uint8), want.view(np.uint8))
-    return bool(same and not run.stray_bytes)
+    return gemm_runs.is_exact(EmulatorDevice(options), problem, config)
 
 
 def case(problem: Gemm, **chosen: int | str) -> bool:

@@ -5,30 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_runs import run_gemm
+from gemm_runs import is_exact, run_gemm
 
 from ptxgen.kernels import gemm_sm90
-from ptxgen.kernels.gemm_sm90 import Config
 from ptxgen.launch import Device
 from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
-from ptxgen.quantize import numpy_dtype
 from ptxgen.verification import exact_result, verify
 
 TYPES = [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"), ("bf16", "bf16"),
          ("f16", "f16")]  # fmt: skip
 Case = tuple[tuple[str, str], str, str, str, str, tuple[int, int, int]]
 """dtypes of A and B, layout, dtype of D, scale, accumulation, (M, N, K)."""
-
-
-def is_exact(device: Device, problem: Gemm, config: Config | None = None) -> bool:
-    """Whether integer operands give exactly numpy's D, and nothing else was written."""
-    operands = make_operands(problem, "integers")
-    run = run_gemm(device, problem, config, operands)
-    want = problem.reference(operands.a, operands.b, operands.scale_a, operands.scale_b)
-    want = want.astype(np.float32).astype(numpy_dtype(problem.d))
-    same = np.array_equal(run.d.astype(np.float32), want.astype(np.float32))
-    return bool(same and not run.stray_bytes)
 
 
 def padded(problem_fields: dict[str, Any], extra: int = 16) -> Gemm:

@@ -163,7 +163,11 @@ def test_an_architecture_without_a_kernel_is_refused_by_name() -> None:
 def test_configs_of_every_kernel_are_ranked(table: TuningTable, kernel: str) -> None:
     target = KERNELS[kernel].TARGETS[0]
     gpu = replace(H200, arch=target)
-    problem = Gemm(1111, 2224, 3344, "bf16", "bf16", "bf16")
+    problem = Gemm(1111, 2224, 3344, "e4m3", "e4m3")
+    if kernel == "gemm_sm100_blockscaled":
+        problem = replace(problem, scale="mx32")
+    elif target == "sm_80":
+        problem = replace(problem, a="bf16", b="bf16")
     found = selection.choice(problem, gpu)
     assert (found.kernel, getattr(found.config, "target", target)) == (kernel, target)
     assert config_hash(kernel, found.config)
