@@ -295,10 +295,19 @@ def test_clusters_that_wait_for_each_other_run_when_all_are_resident() -> None:
     assert set(words(found, 64)) == {7}
 
 
-def test_polling_for_a_cluster_that_is_not_resident_is_reported() -> None:
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_polling_for_a_cluster_that_is_not_resident_lets_it_start(schedule: str) -> None:
     zero = np.zeros(4, np.uint32)
-    with pytest.raises(DeadlockError, match="resident_clusters=0"):
-        execute(FLAG, zero, grid=2, options=Options(idle_turns=300))
+    options = Options(schedule=schedule, idle_turns=1000)
+    found = execute(FLAG + STORE_R2, zero, grid=2, options=options)
+    assert set(words(found, 64)) == {7}
+
+
+def test_polling_for_what_never_comes_is_reported() -> None:
+    zero = np.zeros(4, np.uint32)
+    body = FLAG.replace("st.release.gpu.global.u32 [%d0], 7;", "")
+    with pytest.raises(DeadlockError, match="poll and nothing changes"):
+        execute(body, zero, grid=2, options=Options(idle_turns=600))
 
 
 def test_an_endless_loop_ends_at_the_instruction_limit() -> None:

@@ -16,6 +16,9 @@ SHARED_RANK_SHIFT = 24
 SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 STATIC_SMEM_OFFSET = 0x400
 """The first KiB of the window is reserved."""
+RESERVED_SCRATCH = STATIC_SMEM_OFFSET - 288
+"""Scratch of cooperative groups in the reserved KiB (%reserved_smem_offset_1); where exactly it
+lies is the driver's choice."""
 MAX_SMEM_BYTES = 232448
 """Shared memory of one CTA beside the reserved KiB (sm_90, sm_100, sm_103)."""
 SMEM_WINDOW_END = STATIC_SMEM_OFFSET + MAX_SMEM_BYTES

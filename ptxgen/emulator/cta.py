@@ -57,7 +57,10 @@ class Cta:
         self.cluster_ctaid = (self.ctaid[0] % cx, self.ctaid[1] % cy, self.ctaid[2] % cz)
         self.smid = index % machine.num_sms
         self.dynamic_smem_bytes = launch.dynamic_smem_bytes
-        self.smem = SharedMemory(machine.image.smem_end, cta=index, track=machine.tracks)
+        image = machine.image
+        self.smem = SharedMemory(
+            image.smem_end, cta=index, first=image.smem_first, track=machine.tracks
+        )
         self.total_smem_bytes = machine.image.smem_end
         self.smem_base = rank << 24 if self.cluster_size > 1 else 0
         """What an address of this CTA's shared memory has above its offset."""

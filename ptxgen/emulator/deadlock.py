@@ -34,8 +34,8 @@ def spinning_report(machine: "Machine", warp: "Warp") -> str:
     """The message for warps that poll for something that never changes."""
     lines = [f"  {f.warp.name}{_lanes(f)}: {describe(f)}" for f in machine.fragments()]
     return (
-        "livelock: warps poll and nothing changes; a kernel that waits for other clusters needs "
-        "resident_clusters=0\n" + "\n".join(lines[:MAX_LINES])
+        "livelock: warps poll and nothing changes, whatever clusters may still start\n"
+        + "\n".join(lines[:MAX_LINES])
     )
 
 

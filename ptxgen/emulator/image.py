@@ -3,7 +3,7 @@
 import hashlib
 from functools import lru_cache
 
-from ptxgen.emulator.addresses import STATIC_SMEM_OFFSET
+from ptxgen.emulator.addresses import RESERVED_SCRATCH, STATIC_SMEM_OFFSET
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.program import Program
 from ptxgen.errors import UnknownInstructionError
@@ -60,10 +60,13 @@ class Image:
         """Offset of every local variable in its function's frame, as function::name."""
         self.frame_bytes: dict[str, int] = {}
         """Local memory that one call of a function takes per lane."""
+        scratch = "%reserved_smem_offset" in module.text
+        self.smem_first = RESERVED_SCRATCH if scratch else STATIC_SMEM_OFFSET
+        """Lowest offset in shared memory that code may use."""
         self.smem_end = self._place_shared(launch.dynamic_smem_bytes)
         for function in module.functions.values():
             self._place_local(function)
-        self.local_bytes = max(sum(self.frame_bytes.values()) * 4, 1024)
+        self.local_bytes = max(sum(self.frame_bytes.values()) * 16, 4096)
         """Local memory of one thread: room for a few nested calls."""
         self.param_offsets, self.param_bytes = place_parameters(self.entry)
         self.function_ids = {name: i + 1 for i, name in enumerate(module.functions)}

@@ -27,8 +27,13 @@ TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
 """Versions that a warp may run before the next warp's turn."""
 PATIENCE = 512
 """Turns after which something in flight completes although warps could go on: they may poll."""
+POLLS = 256
+"""Turns of polling warps, without anything changing, after which another cluster may start: they
+may wait for it, as in stream-K, split-K, look-back scans and grid barriers."""
 COMPLETIONS = 0.2
 """How often something in flight completes after a turn, in the random schedule."""
+MOST_CTAS = 1024
+"""CTAs that may be resident because others poll: more than any GPU holds of a kernel like that."""
 SPURIOUS = 0.1
 """How often a try_wait fails for no reason, in the random schedule."""
 
@@ -70,6 +75,7 @@ class Machine:
         """What device code printed."""
         self.current: Warp | None = None
         self._time = 0
+        self._grid_workspace = 0
         self._next_clusters = self._clusters_in_order()
 
     def run(self) -> None:
@@ -87,13 +93,16 @@ class Machine:
             observer.on_kernel("start", self.image.entry.name, num_ctas, num_warps)
         with np.errstate(all="ignore"):
             try:
-                self._admit()
+                self._admit(self.options.resident_clusters)
                 self._run()
             except EmulationError as error:
                 raise located(error, self.current, sys.exc_info()[2]) from error
             except UNFORESEEN as error:
                 fault = unforeseen(error)
                 raise located(fault, self.current, sys.exc_info()[2]) from error
+            finally:
+                if self._grid_workspace:
+                    self.memory.free(self._grid_workspace)
         if observer is not None:
             observer.on_kernel("end", self.image.entry.name, num_ctas, num_warps)
 
@@ -117,8 +126,10 @@ class Machine:
                 if warp.run(self._turns(turns)) <= 0 and warp.fragments:
                     self.wake(warp)
                     idle = idle + 1 if self.epoch == epoch else 0
-                    epoch = self.epoch
-                    if idle > self.options.idle_turns:
+                    warp.polled_epoch = epoch = self.epoch
+                    if idle > POLLS and self._admit_another():
+                        idle = 0
+                    elif idle > self.options.idle_turns:
                         raise DeadlockError(spinning_report(self, warp))
                 patience += 1
                 if self.pending and (patience > PATIENCE or self._draws_completion()):
@@ -144,7 +155,8 @@ class Machine:
     def _pick(self) -> Warp:
         queue = self.queue
         if self.options.schedule == "run_to_block":
-            warp = min(queue, key=lambda w: (w.cta.index, w.index))
+            epoch = self.epoch
+            warp = min(queue, key=lambda w: (w.polled_epoch == epoch, w.cta.index, w.index))
             queue.remove(warp)
             return warp
         if self.random is not None and len(queue) > 1:
@@ -246,8 +258,19 @@ class Machine:
                         for i in range(cx)
                     ]
 
-    def _admit(self) -> None:
-        limit = self.options.resident_clusters
+    def _admit_another(self) -> bool:
+        """Start a cluster beyond resident_clusters, as many as a GPU runs at once; whether one was
+        left."""
+        residents = sum(len(c.ctas) for c in self.clusters)
+        if not self.options.resident_clusters or residents >= MOST_CTAS:
+            return False
+        before = len(self.clusters)
+        self._admit(before + 1)
+        admitted = len(self.clusters) > before
+        self.epoch += admitted
+        return admitted
+
+    def _admit(self, limit: int) -> None:
         while not limit or len(self.clusters) < limit:
             ctas = next(self._next_clusters, None)
             if ctas is None:
@@ -278,9 +301,16 @@ class Machine:
         ctas = set(cluster.ctas)
         self.complete([p for p in self.pending if p.warp.cta in ctas])
         self.clusters.remove(cluster)
-        self._admit()
+        self._admit(self.options.resident_clusters)
 
     # Called by generated code
+
+    def grid_workspace(self) -> int:
+        """Address of the words through which cooperative groups synchronise a grid."""
+        if not self._grid_workspace:
+            self._grid_workspace = self.memory.allocate(256, "grid workspace")
+            self.memory.write(self._grid_workspace, bytes(256))
+        return self._grid_workspace
 
     def clock(self) -> int:
         """A time that grows: instructions executed so far."""

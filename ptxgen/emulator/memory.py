@@ -186,8 +186,11 @@ class MemoryBlock:
 class SharedMemory(MemoryBlock):
     """Shared memory of one CTA; addresses are offsets in its window (rank bits removed)."""
 
-    def __init__(self, end: int, *, cta: int = 0, track: bool = False) -> None:
-        """`end` is the offset after the last static or dynamic byte (0x400 = none).
+    def __init__(
+        self, end: int, *, cta: int = 0, first: int = STATIC_SMEM_OFFSET, track: bool = False
+    ) -> None:
+        """`end` is the offset after the last static or dynamic byte (0x400 = none), `first` the
+        lowest offset that may be used.
 
         Raises: OutOfBoundsError when it exceeds what an SM has.
         """
@@ -196,9 +199,7 @@ class SharedMemory(MemoryBlock):
                 f"shared memory must end at or below offset {SMEM_WINDOW_END:#x} ({MAX_SMEM_BYTES} "
                 f"B after the reserved KiB), got {end:#x}; use less static or dynamic memory"
             )
-        super().__init__(
-            f"shared memory of CTA {cta}", 0, end, first=STATIC_SMEM_OFFSET, track=track
-        )
+        super().__init__(f"shared memory of CTA {cta}", 0, end, first=first, track=track)
         self.cta = cta
 
 

@@ -32,7 +32,8 @@ def barrier(instruction: Instruction) -> list[Micro]:
         raise unknown(instruction)
     if modifiers[:2] == ["warp", "sync"]:
         return [
-            Effect(instruction, _warp_sync, joins=True, members=instruction.operands[0])
+            Effect(instruction, _warp_sync, joins=True, members=instruction.operands[0],
+                   anywhere=True)
         ]  # fmt: skip
     if modifiers[0] == "sync":
         return [Effect(instruction, _sync, ends=True, joins=True)]

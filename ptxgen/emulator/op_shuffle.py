@@ -83,30 +83,59 @@ def exchange(F: "Fragment", mode: str, values: Any, b: Any, c: Any) -> tuple[Any
     return values[source], mask_of(valid)
 
 
+_VOTES = ("all", "any", "uni", "ballot")
+
+
 @lowers("vote")
 def vote(instruction: Instruction) -> list[Micro]:
-    """vote.sync.{all,any,uni}.pred and .ballot.b32."""
-    if instruction.modifiers[0] != "sync":
+    """vote.sync.{all,any,uni}.pred and .ballot.b32; ptxas takes .sync in either place."""
+    if "sync" not in instruction.modifiers or not set(_VOTES) & set(instruction.modifiers):
         raise unknown(instruction)
     return [Effect(instruction, _vote, joins=True, members=instruction.operands[-1])]
 
 
 def _vote(em: Emitter, instruction: Instruction) -> None:
-    mode = instruction.modifiers[1]
+    mode = next(m for m in instruction.modifiers if m in _VOTES)
+    kind = "b32" if mode == "ballot" else "pred"
     destination, source, members = instruction.operands
     form, code = em.read(source, "pred")
     mask = em.assign(em.spread(code, "pred") if form == "S" else code)
+    if em.read(members, "b32")[0] == "V":
+        groups = em.read_lanes(members, "b32")
+        name = em.assign(f"vote_apart(F, {mode!r}, {mask}, {groups})")
+        em.write(destination, kind, "V", name)
+        return
     active = em.assign(f"{em.read_uniform(members, 'b32')} & F.mask")
-    if mode == "ballot":
-        em.write(destination, "b32", "S", f"{mask} & {active}")
-    elif mode == "all":
-        em.write(destination, "pred", "S", f"({mask} & {active} == {active})")
-    elif mode == "any":
-        em.write(destination, "pred", "S", f"({mask} & {active} != 0)")
-    elif mode == "uni":
-        em.write(destination, "pred", "S", f"({mask} & {active} in (0, {active}))")
-    else:
-        raise unknown(instruction)
+    em.write(destination, kind, "S", VOTES[mode].format(mask=mask, active=active))
+
+
+VOTES = {
+    "ballot": "{mask} & {active}", "all": "({mask} & {active} == {active})",
+    "any": "({mask} & {active} != 0)", "uni": "({mask} & {active} in (0, {active}))",
+}  # fmt: skip
+"""Result of a vote of the lanes in `active`, of which those in `mask` say yes."""
+
+
+def groups_of(F: "Fragment", members: Any) -> list[tuple[int, int]]:
+    """(lanes that name the same members, these members as far as they are here) of a fragment."""
+    groups: dict[int, int] = {}
+    for lane in lane_list(F.mask):
+        named = int(members[lane])
+        groups[named] = groups.get(named, 0) | 1 << lane
+    return [(lanes_, named & F.mask) for named, lanes_ in groups.items()]
+
+
+@runtime
+def vote_apart(F: "Fragment", mode: str, mask: int, members: Any) -> Any:
+    """A vote in which lanes name different members, as tiles of a warp do."""
+    found = np.zeros(32, U4)
+    for named, active in groups_of(F, members):
+        yes = mask & active
+        result = yes if mode == "ballot" else int(
+            yes == active if mode == "all" else yes != 0 if mode == "any" else yes in (0, active)
+        )  # fmt: skip
+        found[lanes(named)] = result
+    return found if mode == "ballot" else mask_of(found != 0)
 
 
 @lowers("activemask")
@@ -129,29 +158,34 @@ def _match(em: Emitter, instruction: Instruction) -> None:
     value, valid = _results(instruction.operands[0])
     kind = instruction.modifiers[-1]
     data = em.read_lanes(instruction.operands[1], kind)
-    members = em.read_uniform(instruction.operands[2], "b32")
+    members = em.read_lanes(instruction.operands[2], "b32")
     name, mask = em.name(), em.name()
     every = "all" in instruction.modifiers
-    em.line(f"{name}, {mask} = matching(F, {data}, {members} & F.mask, {every})")
+    em.line(f"{name}, {mask} = matching(F, {data}, {members}, {every})")
     if em.mode == "one":
         em.write(value, "b32", "S", f"int({name}[F.lane])")
-        em.write(valid, "pred", "S", f"bool({mask})")
+        em.write(valid, "pred", "S", f"bool({mask} >> F.lane & 1)")
         return
     em.write(value, "b32", "V", name)
     em.write(valid, "pred", "V", mask)
 
 
 @runtime
-def matching(F: "Fragment", values: Any, active: int, every: bool) -> tuple[Any, int]:
-    """match: lanes with an equal value; with `every` all or nothing."""
-    if every:
-        chosen = values[lane_indices(active)]
-        same = bool((chosen == chosen[0]).all())
-        return np.full(32, active if same else 0, U4), 0xFFFFFFFF if same else 0
+def matching(F: "Fragment", values: Any, members: Any, every: bool) -> tuple[Any, int]:
+    """match: lanes with an equal value; with `every` all members or nothing."""
     found = np.zeros(32, U4)
-    for lane in lane_list(active):
-        found[lane] = mask_of(values == values[lane]) & active
-    return found, 0xFFFFFFFF
+    agreed = 0
+    for named, active in groups_of(F, members):
+        if every:
+            chosen = values[lane_indices(active)]
+            if (chosen == chosen[0]).all():
+                found[lanes(named)] = active
+                agreed |= named
+            continue
+        for lane in lane_list(named):
+            found[lane] = mask_of(values == values[lane]) & active
+        agreed |= named
+    return found, agreed
 
 
 @lowers("redux")
@@ -165,9 +199,26 @@ def _reduce(em: Emitter, instruction: Instruction) -> None:
     kind = instruction.modifiers[-1]
     absolute, nan = "abs" in instruction.modifiers, "NaN" in instruction.modifiers
     data = em.read_lanes(instruction.operands[1], kind)
+    flags = f"{absolute}, {nan}"
+    if em.read(instruction.operands[2], "b32")[0] == "V":
+        groups = em.read_lanes(instruction.operands[2], "b32")
+        name = em.assign(f"reduced_apart(F, {operation!r}, {data}, {groups}, {flags})")
+        em.write(instruction.operands[0], "b32", "V", name)
+        return
     members = em.read_uniform(instruction.operands[2], "b32")
-    code = f"reduced({operation!r}, {data}, {members} & F.mask, {absolute}, {nan})"
+    code = f"reduced({operation!r}, {data}, {members} & F.mask, {flags})"
     em.write(instruction.operands[0], "b32", "S", code)
+
+
+@runtime
+def reduced_apart(
+    F: "Fragment", operation: str, values: Any, members: Any, absolute: bool, nan: bool
+) -> Any:
+    """redux in which lanes name different members."""
+    found = np.zeros(32, U4)
+    for named, active in groups_of(F, members):
+        found[lanes(named)] = reduced(operation, values, active, absolute, nan)
+    return found
 
 
 @runtime

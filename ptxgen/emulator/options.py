@@ -22,8 +22,8 @@ class Options:
     exact: bool = False
     """Tensor core sums bit by bit as published, instead of the fast FP32 product."""
     resident_clusters: int = 1
-    """Clusters that execute side by side; 0 = the whole grid, for kernels that wait on flags of
-    other clusters."""
+    """Clusters that execute side by side; 0 = the whole grid. More start when warps poll and
+    nothing changes: they may wait for flags of other clusters."""
     max_instructions: int = 2_000_000_000
     """Warp instructions after which a run is taken for an endless loop."""
     idle_turns: int = 200_000

@@ -1,5 +1,6 @@
 """Special registers: where generated code finds them."""
 
+from ptxgen.emulator.addresses import RESERVED_SCRATCH
 from ptxgen.errors import UnknownInstructionError
 
 UNIFORM = {
@@ -27,7 +28,13 @@ UNIFORM = {
     "%dynamic_smem_size": "F.cta.dynamic_smem_bytes",
     "%total_smem_size": "F.cta.total_smem_bytes", "%aggr_smem_size": "F.cta.total_smem_bytes",
     "%reserved_smem_offset_begin": "0", "%reserved_smem_offset_end": "1024",
-    "%reserved_smem_offset_cap": "1024", "WARP_SZ": "32", "%current_graph_exec": "0",
+    "%reserved_smem_offset_cap": "1024", "%reserved_smem_offset_0": "0",
+    "%reserved_smem_offset_1": str(RESERVED_SCRATCH), "WARP_SZ": "32", "%current_graph_exec": "0",
+    "%envreg1": "F.machine.grid_workspace() >> 32",
+    "%envreg2": "F.machine.grid_workspace() & 0xFFFFFFFF",
+    **{f"%envreg{i}": "0" for i in (0, *range(3, 32))},
+    **{f"%pm{i}": "F.machine.clock() & 0xFFFFFFFF" for i in range(8)},
+    **{f"%pm{i}_64": "F.machine.clock()" for i in range(8)},
 }  # fmt: skip
 """Register -> expression, the same in all lanes of a warp."""
 
@@ -43,6 +50,11 @@ VARYING = {
     "%lanemask_ge": ("LANEMASK_GE", "FULL & -(1 << F.lane)"),
 }
 """Register -> (array expression, expression with one lane)."""
+
+
+def is_special(name: str) -> bool:
+    """Whether there is a special register of that name."""
+    return name in UNIFORM or name in VARYING
 
 
 def special_register(name: str, mode: str) -> tuple[str, str]:

@@ -3,9 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ptxgen.emulator.emitter import Emitter
+from ptxgen.emulator.flow import registers_in
 from ptxgen.emulator.micro import Compute, Effect, unknown
+from ptxgen.emulator.op_call import emit_return
 from ptxgen.emulator.runtime import static
 from ptxgen.emulator.segment import SegmentWriter, compute_now
+from ptxgen.emulator.special import is_special
 from ptxgen.emulator.touches import TouchRecorder
 from ptxgen.errors import PtxError
 from ptxgen.ptx.module import Instruction
@@ -43,7 +46,7 @@ class VersionWriter:
             emitter.line(f"step(F, PROGRAM, {position}, CONTEXT)")
         while True:
             if position >= len(self.body):
-                self._finish("return leave(F)")
+                self._write_end()
                 return
             if position != self.start and self._must_stop(position):
                 self.segment.settle_all(flow.live_in(position))
@@ -60,6 +63,15 @@ class VersionWriter:
             if following is None:
                 return
             position = following
+
+    def _write_end(self) -> None:
+        """Control falls off the end: a return."""
+        if self.program.function.is_entry:
+            self._finish("return leave(F)")
+        else:
+            self.segment.settle(self.flow.results)
+            self._finish("pass")
+            emit_return(self.emitter)
 
     def _must_stop(self, position: int) -> bool:
         if position in self.flow.leaders or self.program.observes_instructions:
@@ -87,6 +99,7 @@ class VersionWriter:
     def _write_at(self, position: int, instruction: Instruction, guard: Guard | None) -> int | None:
         """Write one instruction or guarded run; the position after it, None after a return."""
         emitter, flow, segment = self.emitter, self.flow, self.segment
+        self._check_registers(instruction)
         effect = self._effect(position)
         if guard is not None:
             return self._write_guarded(position, instruction, effect, guard)
@@ -100,8 +113,11 @@ class VersionWriter:
         if effect.joins and emitter.mode != "full":
             members = "FULL"
             if effect.members is not None:
-                members = emitter.read_uniform(effect.members, "b32")
-            emitter.line(f"if not joined(F, {members}, {instruction.line}): return None")
+                form, members = emitter.read(effect.members, "b32")
+                if form == "V":
+                    members = f"any_of(F, {members})"
+            check = "met" if effect.anywhere else "joined"
+            emitter.line(f"if not {check}(F, {members}, {instruction.line}): return None")
         if effect.ends:
             live = 0
             for follower in flow.successors(position):
@@ -147,6 +163,16 @@ class VersionWriter:
             written.update(flow.writes[index])
             index += 1
         return index
+
+    def _check_registers(self, instruction: Instruction) -> None:
+        """Raises: UnknownInstructionError for a special register that is not known.
+
+        Here rather than where it is read, which may be written under another instruction's line.
+        """
+        for operand in instruction.operands:
+            for name in registers_in(operand):
+                if name not in self.flow.number and not is_special(name):
+                    raise unknown(instruction, f"there is no register {name}")
 
     def _write_guarded(
         self, position: int, instruction: Instruction, effect: Effect | None, guard: Guard

@@ -36,6 +36,8 @@ class Warp:
         self.queued = False
         self.yielded = False
         """It polls for something: let the others run first."""
+        self.polled_epoch = -1
+        """Machine's epoch when it last used up its turn."""
         self.fragments: list[Fragment] = []
         self.local: LocalMemory | None = None
         self.groups: dict[str, ThreadGroups] = {}
@@ -90,7 +92,17 @@ class Warp:
                 fragment.wait = None
             if best is None or _pc(fragment) < _pc(best):
                 best = fragment
-        return best
+        return best if best is not None else self._meeting()
+
+    def _meeting(self) -> Fragment | None:
+        """Let fragments go that stand at different bar.warp.syncs and are all that is named."""
+        waiting = [(f, f.wait) for f in self.fragments if f.wait is not None and f.wait.anywhere]
+        away = self.alive & ~sum(f.mask for f, _ in waiting)
+        found = [f for f, wait in waiting if not away & wait.members]
+        for fragment in found:
+            fragment.wait = None
+            fragment.passes = True
+        return found[0] if found else None
 
     def run(self, turns: int) -> int:
         """Run versions until none can go on or `turns` are used up; turns left."""
