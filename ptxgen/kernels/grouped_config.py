@@ -35,6 +35,7 @@ WORK_BYTES = 32
 """One tile's description: eight words."""
 MAX_STAGES = 32
 STORES = ("tma", "global")
+LOOPS = ("auto", "drained", "turns", "early_turns")
 HINTS = ("none", "evict_first")
 
 
@@ -66,6 +67,11 @@ class Config:
     store: str = "tma"
     """How D is stored: tma, but for the rows of a group's end; or global (st.global), for
     addresses, strides or row lengths that TMA refuses."""
+    loop: str = "auto"
+    """Main loop with promotion. auto: two accumulator sets take turns in each warpgroup where
+    registers allow, else drained; drained: one set, added when its wgmma are done; turns: as
+    drained, and the two warpgroups take turns at the Tensor Core; early_turns: the turn is passed
+    on when the wgmma are issued, not when they are done."""
     hint: str = "none"
     """L2 policy of the loads of B: evict_first where its tiles are read once."""
 
@@ -77,7 +83,7 @@ class Config:
                 NAME, mode, self.a, self.b, self.d, self.scale, self.accumulate, swapped,
                 f"{self.tile_m}x{self.tile_n}", f"s{self.stages}",
                 f"c{self.cluster_m}x{self.cluster_n}", f"w{self.warpgroups}", self.store,
-                self.hint,
+                self.loop, self.hint,
             )
         )  # fmt: skip
 
@@ -120,10 +126,21 @@ class Config:
         gemm_sm90's Config."""
         return (
             self.promotion_tiles == 1
+            and self.loop == "auto"
             and self.stages > 1
             and self.blocks_per_warpgroup % 2 == 1
             and self._registers(columns, overlapped=True) <= CONSUMER_REGISTERS[self.warpgroups]
         )
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the warpgroups take turns at the Tensor Core."""
+        return self.loop in ("turns", "early_turns")
+
+    @property
+    def prepares_factors(self) -> bool:
+        """Whether a drained main loop makes the factors of its columns while its wgmma run."""
+        return self.swap_ab and self.scale == "block"
 
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""
@@ -239,6 +256,7 @@ class Config:
             ("warpgroups", (1, 2)),
             ("token_step", (8, 16, 32, 64)),
             ("store", STORES),
+            ("loop", LOOPS),
             ("hint", HINTS),
         ):
             value = getattr(self, name)
@@ -272,6 +290,14 @@ class Config:
                 f"store=tma with swap_ab=on transposes 16-bit values, got d={self.d}; try "
                 "store=global"
             )
+        if self.takes_turns and (
+            self.warpgroups != 2 or not self.swap_ab or self.promotion_tiles != 1
+        ):
+            raise ConfigError(
+                f"loop={self.loop} is for two warpgroups that promote every k-tile of 128, with "
+                f"swap_ab=on so that neither is ever idle; got warpgroups={self.warpgroups}, "
+                f"accumulate={self.accumulate}, a={self.a}; try loop=auto"
+            )
         if self.mode == "kgrouped" and self.swap_ab and self.store != "global":
             raise ConfigError(
                 "swap_ab=on with mode=kgrouped adds to float32 values one by one; try store=global"
@@ -299,8 +325,9 @@ class Config:
             sets += self.blocks_per_warpgroup
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
-        overhead -= SPARED_REGISTERS if overlapped else 0
-        return sets * columns // 2 + overhead
+        overhead -= SPARED_REGISTERS if overlapped or self.prepares_factors else 0
+        factors = columns // 4 if self.prepares_factors and not overlapped else 0
+        return sets * columns // 2 + factors + overhead
 
     def _check_registers(self) -> None:
         widest = self.mma_columns[-1]

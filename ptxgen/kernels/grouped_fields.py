@@ -140,6 +140,13 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
             for step in range(config.tile_k // row_tile.mma_k)
         ],
         "promotion_tiles": config.promotion_tiles,
+        "takes_turns": config.takes_turns,
+        "passes_turn_early": config.loop == "early_turns",
+        "passes_turn_late": config.loop == "turns",
+        "prepares": config.prepares_factors,
+        "num_prepared": widest // 4,
+        "first_turn_barrier": 1 + config.warpgroups,
+        "turn_barriers_sum": 2 * (1 + config.warpgroups) + 1,
         "sums": [f"%sum{i}_" for i in range(config.blocks_per_warpgroup)]
         if config.accumulate == "promoted" else [],
         "held": [f"%held{i}_" for i in range(config.blocks_per_warpgroup)] if d.bytes == 2 else [],
@@ -243,11 +250,22 @@ def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
     """Fields of the main loop and the epilogue of tiles of up to `columns` columns."""
     promoted = config.accumulate == "promoted"
     overlapped = config.overlaps_promotion(columns)
-    blocks = range(config.blocks_per_warpgroup)
-    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
+    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in range(config.blocks_per_warpgroup)]
     types = (config.b, config.a) if config.swap_ab else (config.a, config.b)
     registers = columns // 2
     accumulators = [f"%acc{i}_" for i in range(config.num_accumulators(columns))]
+    blocks = [
+        {
+            "index": i,
+            "rows": i * MMA_M,
+            "accumulator": f"%acc{i if config.num_accumulators(columns) > 1 else 0}_",
+            "result": result,
+            "scale_offset": _block_scale_offset(config, i),
+            "second_scale_offset": _block_scale_offset(config, i) + 32,
+            "groups": [_group(result, f"%held{i}_", g) for g in range(columns // 8)],
+        }
+        for i, result in enumerate(results)
+    ]
     return {
         "index": index,
         "next": index + 1,
@@ -259,18 +277,11 @@ def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
         "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
         "block_registers": registers,
         "register_indices": list(range(registers)),
-        "blocks": [
-            {
-                "index": i,
-                "rows": i * MMA_M,
-                "accumulator": f"%acc{i if config.num_accumulators(columns) > 1 else 0}_",
-                "result": result,
-                "scale_offset": _block_scale_offset(config, i),
-                "second_scale_offset": _block_scale_offset(config, i) + 32,
-                "groups": [_group(result, f"%held{i}_", g) for g in range(columns // 8)],
-            }
-            for i, result in zip(blocks, results, strict=True)
-        ],
+        "blocks": blocks,
+        "first_block": blocks[0],
+        "other_blocks": blocks[1:],
+        "releases_prepared": config.scale != "group" and len(blocks) == 1
+        and (config.swap_ab or config.columns_per_scale != 8),
         "chunks_in_mainloop": [],
         "defers_store": False,
         "chunks": _swapped_chunks(config, columns) if config.swap_ab
@@ -343,6 +354,9 @@ def _promotion_fields(config: Config, columns: int) -> dict[str, object]:
                 "offset": offset + 32 * g,
                 "registers": list(range(4 * g, 4 * g + 4)),
                 "factors": ["%factor0", "%factor1", "%factor0", "%factor1"],
+                "prepared": [f"%prepared{2 * g + i}" for i in range(2)],
+                "prepared_pair": _vector("%prepared", 2 * g, 2),
+                "prepared_factors": [f"%prepared{2 * g + i % 2}" for i in range(4)],
             }
             for g in range(columns // 8)
         ],

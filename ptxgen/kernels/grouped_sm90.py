@@ -59,24 +59,30 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
 
 
 def _parts(config: Config) -> dict[str, str]:
+    promotion = (
+        "promotion_plain" if not config.block_scaled
+        else "promotion_group" if config.scale == "group"
+        else "promotion_block_swapped" if config.swap_ab
+        else "promotion_block" if config.columns_per_scale == config.tile_n
+        else "promotion_blocks"
+    )  # fmt: skip
     return {
+        "start": "start_multicast" if config.cluster_ctas > 1 else "start_cta",
         "scheduler": "scheduler_rows" if config.index == "rows" else "scheduler_grouped",
         "groups": {
             "masked": "groups_masked", "contiguous": "groups_offsets",
             "kgrouped": "groups_kgrouped", "batched": "groups_batched",
         }[config.mode],
         "mainloop": (
-            "mainloop_promoted" if config.accumulate == "promoted"
+            "mainloop_prepared" if config.promotion_tiles == 1
+            else "mainloop_promoted" if config.accumulate == "promoted"
             else "mainloop_pipelined" if config.stages > 1
             else "mainloop_drained"
         ),
         "overlapped": "mainloop_overlapped",
-        "promotion": (
-            "promotion_plain" if not config.block_scaled
-            else "promotion_group" if config.scale == "group"
-            else "promotion_block_swapped" if config.swap_ab
-            else "promotion_block" if config.columns_per_scale == config.tile_n
-            else "promotion_blocks"
+        "promotion": promotion,
+        "prepared": (
+            "promotion_block_swapped_prepared" if config.prepares_factors else promotion
         ),
         "scale": f"scale_grouped_{'none' if config.block_scaled else config.scale}",
         "epilogue": (
