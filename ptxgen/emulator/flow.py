@@ -168,8 +168,7 @@ class Flow:
         )
         """Registers that a return hands to the caller."""
         self.reads = [
-            self._numbers(reads(i)) + (self.results if i.name == "ret" else ())
-            for i in self.body
+            self._numbers(reads(i)) + (self.results if i.name == "ret" else ()) for i in self.body
         ]
         self.writes = [self._numbers(writes(i)) for i in self.body]
         self.leaders = self._find_leaders()
