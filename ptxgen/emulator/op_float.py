@@ -160,18 +160,18 @@ def float_root(a: float) -> float:
 
 
 def _unpack(kind: str, bits: Any) -> Any:
-    """Bits of a type as float64, halves of packed types along a new first axis."""
+    """Bits of a type as float64, halves of packed types along a new last axis."""
     if kind == "f32":
         return np.asarray(bits, U4).view(F4).astype(F8)
     if kind == "f64":
         return np.asarray(bits, np.uint64).view(F8)
     if kind == "f32x2":
         wide = np.asarray(bits, np.uint64)
-        parts = np.stack([wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32)]).astype(U4)
+        parts = np.stack([wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32)], -1).astype(U4)
         return parts.view(F4).astype(F8)
     if kind.endswith("x2"):
         words = np.asarray(bits, U4)
-        halves = np.stack([words & 0xFFFF, words >> 16]).astype(U2)
+        halves = np.stack([words & 0xFFFF, words >> 16], -1).astype(U2)
     else:
         halves = np.asarray(bits, U2)
     if kind.startswith("bf16"):
@@ -189,12 +189,12 @@ def _pack(kind: str, values: Any, rounding: str, error: Any) -> Any:
         patterns = round_to(values, error, 23, 8, rounding)
         if kind == "f32":
             return patterns.astype(U4)
-        low, high = patterns.astype(np.uint64)
-        return high << np.uint64(32) | low
+        wide = patterns.astype(np.uint64)
+        return wide[..., 1] << np.uint64(32) | wide[..., 0]
     fraction, exponent = (7, 8) if kind.startswith("bf16") else (10, 5)
     halves = round_to(values, error, fraction, exponent, rounding)
     if kind.endswith("x2"):
-        return (halves[1] << 16 | halves[0]).astype(U4)
+        return (halves[..., 1] << 16 | halves[..., 0]).astype(U4)
     return halves.astype(U2)
 
 
