@@ -123,7 +123,6 @@ class Barriers:
             return
         self.use(state, agent, origin)
         if event.semantics == "relaxed":
-            state.clock.join_relaxed(agent.clock_of(origin.lanes))
             return
         agent.mark()
         key = (agent, agent.version, origin.line, state.phase)
@@ -198,12 +197,8 @@ class Barriers:
             return
         self.use(state, agent, origin)
         found = event.phase
-        if found >= 0 and state.frozen is not None:
-            if event.semantics == "relaxed":
-                for clock in agent.clocks_of(origin.lanes):
-                    clock.join_relaxed(state.frozen)
-            else:
-                agent.acquire(origin.lanes, state.frozen)
+        if found >= 0 and state.frozen is not None and event.semantics != "relaxed":
+            agent.acquire(origin.lanes, state.frozen)
         waiter = state.waiters.get(agent)
         epoch = agent.mark()
         if waiter is None:

@@ -92,7 +92,7 @@ class Exits:
             return
         act = self.reporter.brief(origin.line)
         use = "touches its shared memory"
-        lenient = code == "BULK-SOURCE-REUSED" and not self.reporter.strict
+        lenient = code == "BULK-SOURCE-REUSED" and not self.reporter.strict and _committed(exposure)
         self.reporter.add(
             code,
             f"CTA {cta} {how} while `{act}` by {warps_text(origin)} {use}: nothing that its "
@@ -115,6 +115,14 @@ class Exits:
         for cta in ctas:
             self._exposed.pop(cta, None)
             self._allocated.pop(cta, None)
+
+
+def _committed(exposure: Exposure) -> bool:
+    """Whether a bulk store is in a group, so that its thread could have waited."""
+    component, value = exposure.milestones[0]
+    return any(
+        s.component == component and s.committed >= value for s in exposure.agent.bulk.values()
+    )
 
 
 def _known(agents: Sequence[Agent], exposure: Exposure, milestone: tuple[int, int]) -> bool:

@@ -204,7 +204,8 @@ class Races:
             why = "and only a relaxed barrier.cluster.arrive, which orders no memory, lies between"
             fix = fix or "use barrier.cluster.arrive without .relaxed, or a fence.acq_rel before it"
             # Within one CTA, public kernels get away with it.
-            severity = "" if access.owner != earlier.agent.cta else "warning"
+            inside = {access.owner, earlier.origin.cta} == {later.origin.cta}
+            severity = "warning" if inside else ""
         elif _stores_again(earlier, later):
             severity = "warning"  # rasters that round up store a tile twice, with equal bytes
         reporter.add(

@@ -230,6 +230,17 @@ def rectangle(access: Access) -> Region:
 
 
 def _partial(addresses: Any, size: int) -> Region:
+    if size in (1, 2):
+        per_word = WORD // size
+        ordered = np.sort(addresses)
+        words = ordered >> 2
+        if (words[1:] != words[:-1]).all():
+            return Region(1, words, False, ((1 << size) - 1) << (ordered & 3))
+        first = ordered[::per_word]
+        if len(ordered) == len(first) * per_word and not first[0] & 3:
+            parts = ordered.reshape(-1, per_word)
+            if (parts == first[:, None] + np.arange(0, WORD, size)).all() and not (first & 3).any():
+                return Region(1, words[::per_word])
     places = (addresses[:, None] + np.arange(size)).ravel()
     words = np.unique(places >> 2)
     masks = np.zeros(len(words), np.int64)
