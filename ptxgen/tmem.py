@@ -20,6 +20,7 @@ LOAD_LANES = 16
 """Lanes of one tcgen05.ld.16x256b."""
 QUARTER_LANES = 32
 """Lanes that one warp reaches: those of its number modulo 4."""
+QUARTERS = 4
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,20 @@ class TmemMap:
 
 
 @dataclass(frozen=True)
+class LaneReader:
+    """One epilogue warp's share of an accumulator."""
+
+    warp: int
+    """0..3; warps 4 to 7 of the CTA."""
+    lanes: str
+    """First and last lane."""
+    rows: str
+    """Rows of the MMA in these lanes, of this CTA's."""
+    columns: str
+    """Columns of the MMA in them."""
+
+
+@dataclass(frozen=True)
 class AccumulatorLayout:
     """Where a CTA's part of D stands in tensor memory, seen by the four warps that read it.
 
@@ -100,6 +115,22 @@ class AccumulatorLayout:
         if cta_group == 1:
             return cls("F", 16, 4, tile_n)
         return cls("B", 32, 2, tile_n // 2)
+
+    @property
+    def readers(self) -> tuple["LaneReader", ...]:
+        """What each of the four epilogue warps reads of one accumulator."""
+        found = []
+        for warp in range(QUARTERS):
+            row = warp % self.row_warps * self.warp_rows
+            column = warp // self.row_warps * self.columns
+            lane = QUARTER_LANES * warp
+            found.append(
+                LaneReader(
+                    warp, f"{lane}..{lane + self.warp_rows - 1}",
+                    f"{row}..{row + self.warp_rows - 1}", f"{column}..{column + self.columns - 1}",
+                )
+            )  # fmt: skip
+        return tuple(found)
 
     @property
     def halves(self) -> int:

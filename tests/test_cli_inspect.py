@@ -109,3 +109,12 @@ def test_what_is_no_descriptor_is_a_usage_error(arguments: tuple[str, ...]) -> N
     result = run("decode", *arguments)
     assert result.exit_code == 2
     assert result.stderr
+
+
+def test_a_tcgen05_config_shows_tensor_memory_and_the_instruction() -> None:
+    data = read_json("inspect", "gemm", "--arch", "sm_100a", "--cta-group", "2")
+    (instruction,) = [d for name, d in data["descriptors"].items() if "kind::f16" in name]
+    assert {f["name"]: f["meaning"] for f in instruction}["M"] == "256"
+    assert all(f["ok"] for fields in data["descriptors"].values() for f in fields)
+    assert sum(r["columns"] for r in data["tmem_map"]) <= 512
+    assert [r["lanes"] for r in data["tmem_readers"]] == ["0..31", "32..63", "64..95", "96..127"]

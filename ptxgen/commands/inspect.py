@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import (
     as_text,
@@ -19,40 +20,44 @@ from ptxgen.errors import ArgumentError
 
 
 @click.command("inspect")
-@click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
+@click.argument("target", metavar="|".join((*TARGETS, GROUPED, "FILE", "-")))
 @problem_options
+@grouped_options
 @config_options
+@click.option("--why", is_flag=True, help="Of grouped: how swapping was decided, and for what.")
+@click.option("--gpu", default="H200", show_default=True, help="GPU model that --why is about.")
 @click.option("--forms", is_flag=True, help="Of PTX: count opcodes with their modifiers.")
 @click.option("--sass", is_flag=True, help="Of a cubin: print its machine code, too.")
 @json_option
-def command(target: str, forms: bool, sass: bool, as_json: bool, **values: Any) -> None:
+def command(
+    target: str, why: bool, gpu: str, forms: bool, sass: bool, as_json: bool, **values: Any
+) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
-    Of gemm: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch and
+    Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch and
     roofline. Of a file: its instructions and resources.
     """
-    if target in TARGETS:
+    if target == GROUPED:
+        from ptxgen.commands.grouped_inspect import inspect_grouped
+
+        inspect_grouped(as_json, why, gpu, values)
+    elif target in TARGETS:
         _inspect_config(as_json, values)
     else:
         _inspect_file(target, sass, forms, as_json)
 
 
 def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
-    from ptxgen.inspection.descriptor_fields import decode_matrix_descriptor
+    from ptxgen.inspection.config_descriptors import config_descriptors
     from ptxgen.inspection.roofline import rooflines
-    from ptxgen.layout import OperandTile
 
     selection = select(values)
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
     launch = plan.launch
     maps = {p.name: p.value for p in launch.params if p.kind == "tensor_map"}
-    tiles = {name: getattr(config, f"{name.lower()}_tile", None) for name in ("A", "B")}
-    descriptors = {n: tile.descriptor for n, tile in tiles.items() if isinstance(tile, OperandTile)}
-    fields = {
-        f"{name} {d.encode():#018x}": decode_matrix_descriptor(d.encode(), "sm_90")
-        for name, d in descriptors.items()
-    }
+    fields = config_descriptors(plan, config)
+    tmem = getattr(config, "tmem", None)
     roofs = rooflines(problem, plan.target, (config.tile_m, config.tile_n))
     if as_json:
         print_json(
@@ -68,6 +73,8 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
                 "descriptors": {
                     name: [asdict(f) for f in decoded] for name, decoded in fields.items()
                 },
+                "tmem_map": [asdict(r) for r in tmem.regions] if tmem else [],
+                "tmem_readers": [asdict(r) for r in config.accumulator.readers] if tmem else [],
                 "launch": asdict(launch),
                 "flop": problem.flop,
                 "compulsory_bytes": problem.compulsory_bytes,
@@ -90,10 +97,12 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
     )
     for name, decoded in fields.items():
         print_table(
-            f"Matrix descriptor of {name}, without its start address",
+            name,
             ("bits", "field", "raw", "meaning"),
             [(f.bits, f.name, f"{f.raw:#x}", f.meaning) for f in decoded],
         )
+    if tmem:
+        _print_tensor_memory(config)
     print_table(
         "Tensor maps (innermost dimension first)",
         ("parameter", "buffer", "type", "dims", "strides B", "box", "swizzle"),
@@ -134,6 +143,22 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
             for r in roofs
         ],
     )  # fmt: skip
+
+
+def _print_tensor_memory(config: Any) -> None:
+    """The map of tensor memory, and which epilogue warp reads what of an accumulator."""
+    tmem, layout = config.tmem, config.accumulator
+    print_table(
+        f"Tensor memory: {tmem.used_columns} of 512 columns used, {tmem.allocated_columns} "
+        "allocated. Two accumulators let a tile's epilogue run during the next tile",
+        ("column", "columns", "region", "what"),
+        [(r.column, r.columns, r.name, r.what) for r in tmem.regions],
+    )
+    print_table(
+        f"Accumulator, layout {layout.letter}: what each epilogue warp reads",
+        ("warp", "lanes", "rows of the MMA", "columns of the MMA"),
+        [(r.warp + 4, r.lanes, r.rows, r.columns) for r in layout.readers],
+    )
 
 
 def _inspect_file(path: str, sass: bool, forms: bool, as_json: bool) -> None:

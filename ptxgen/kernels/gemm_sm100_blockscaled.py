@@ -58,6 +58,8 @@ KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 TILE_K_BYTES = 128
 """Shared memory that one row of a k-tile takes: one row of the widest swizzle."""
 MMA_K_BYTES = 32
+CORE_BYTES = 128
+"""Eight rows of 16 bytes: the stride between groups of rows of an atom of scales."""
 TILE_N_STEP = 64
 """Tiles begin at whole or half atoms of scales. Finer steps are not known to work on hardware."""
 NVF4_VERSION = "8.7"
@@ -445,7 +447,7 @@ def _fields(config: Config) -> dict[str, object]:
         "mma_k": config.mma_k,
         "sfa_offset": places[f"sf{scale_a.operand}[0]"],
         "sfb_offset": places[f"sf{scale_b.operand}[0]"],
-        "scale_descriptor": hex(SmemDescriptor(0, ATOM_ROWS, "none").encode()),
+        "scale_descriptor": hex(SmemDescriptor(0, CORE_BYTES, "none").encode()),
         "scale_column": config.tmem.column(f"sf{scale_a.operand}[0]"),
         "scale_slot_columns": config.scale_columns,
         "sfb_column": scale_a.columns,
