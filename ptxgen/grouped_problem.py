@@ -182,7 +182,7 @@ class GroupedGemm:
     def k_blocks(self) -> int:
         """Blocks of 128 along K; kgrouped: at most, since each group starts its own."""
         blocks = -(-self.k // SCALE_BLOCK)
-        return blocks + self.groups - 1 if self.has_block_gaps else blocks
+        return blocks + self.groups if self.has_block_gaps else blocks
 
     def scale_shape(self, name: str) -> tuple[int, ...]:
         """Shape of scale_a or scale_b (float32): matrices, rows, blocks of K; or what there is.

@@ -53,11 +53,12 @@ LAYERS = (
         "cost_model",
         "tuning_table",
         "selection",
+        "swap_selection",
         "inspection",
     },
     {"emulator", "launcher"},
     {"verification", "tuner", "benchmark"},
-    {"diagnosis", "trial"},
+    {"diagnosis", "trial", "grouped_trial"},
     {
         "subjects",
         "debugger",

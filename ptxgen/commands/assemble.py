@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import (
     json_option,
@@ -16,8 +17,9 @@ from ptxgen.commands.output import (
 
 
 @click.command("assemble")
-@click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
+@click.argument("target", metavar="|".join((*TARGETS, GROUPED, "FILE", "-")))
 @problem_options
+@grouped_options
 @config_options
 @click.option("-o", "--output", metavar="PATH", help="Where to write the cubin; - is stdout.")
 @click.option("--tool", type=click.Choice(["ptxas", "nvjitlink"]), help="Which assembler.")
@@ -38,8 +40,8 @@ def command(
 ) -> None:
     """Turn PTX into a cubin, and report registers, spills and messages.
 
-    TARGET is a PTX file, - for stdin, or gemm with the options of a config. Of a file, the arch is
-    its own .target unless --arch is given.
+    TARGET is a PTX file, - for stdin, or gemm or grouped with the options of a config. Of a file,
+    the arch is its own .target unless --arch is given.
     """
     with output_files(output) as (file,):
         from ptxgen.assembler import assemble
@@ -47,10 +49,10 @@ def command(
 
         arch: str | None = values["arch"]
         template_lines, launch = None, None
-        if target in TARGETS:
+        if target in (*TARGETS, GROUPED):
             from ptxgen.renderer import render
 
-            selection = select(values)
+            selection = select_grouped(values) if target == GROUPED else select(values)
             plan = selection.kernel.plan(selection.problem, selection.config)
             rendered, launch = render(plan), plan.launch
             text, template_lines = rendered.text, rendered.template_lines

@@ -4,13 +4,15 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import output_files
 
 
 @click.command("emit")
-@click.argument("target", type=click.Choice(TARGETS))
+@click.argument("target", type=click.Choice((*TARGETS, GROUPED)))
 @problem_options
+@grouped_options
 @config_options
 @click.option("-o", "--output", default="-", metavar="PATH", help="Where to write; - is stdout.")
 @click.option("--launch-out", metavar="PATH", help="Write the launch description there, too.")
@@ -23,7 +25,7 @@ def command(target: str, output: str, launch_out: str | None, **values: Any) -> 
     with output_files(output, launch_out) as (text_file, launch_file):
         from ptxgen.renderer import render
 
-        selection = select(values)
+        selection = select_grouped(values) if target == GROUPED else select(values)
         plan = selection.kernel.plan(selection.problem, selection.config)
         assert text_file is not None
         text_file.write(render(plan).text.encode())

@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
-    Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch and
-    roofline. Of a file: its instructions and resources.
+    Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch
+    and roofline. Of a file: its instructions and resources.
     """
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped

@@ -175,7 +175,7 @@ def select(values: dict[str, Any]) -> Selection:
     problem = Gemm(**described)
     target = arch(values["arch"]).name
     kernel = kernel_for(problem, target)
-    chosen = _chosen(values)
+    chosen = config_fields(values)
     known = {f.name for f in fields(kernel.Config)} | ({"kind"} & set(dir(kernel.Config)))
     for name in chosen:
         if name not in known:
@@ -188,7 +188,7 @@ def select(values: dict[str, Any]) -> Selection:
     return Selection(problem, kernel, chosen, target_fields(kernel, target))
 
 
-def _chosen(values: dict[str, Any]) -> dict[str, int | str]:
+def config_fields(values: dict[str, Any]) -> dict[str, int | str]:
     """Fields of a Config that the options give."""
     chosen: dict[str, int | str] = {}
     for option, names in (("tile", ("m", "n", "k")), ("cluster", ("m", "n"))):

@@ -1,6 +1,7 @@
 """How commands print: tables, JSON and files."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -161,3 +162,8 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
                         f"cannot write {path}: {error.strerror or error}; try another path"
                     ) from error
         yield files
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: null stands for it."""
+    return value if math.isfinite(value) else None

@@ -1,12 +1,13 @@
 """`ptxgen run`: run a kernel and check its result."""
 
-import math
 from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import (
+    finite,
     json_option,
     note,
     output_files,
@@ -19,8 +20,9 @@ from ptxgen.errors import ArgumentError, EmulationError, PtxError, WrongResultEr
 
 
 @click.command("run")
-@click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
+@click.argument("target", metavar="|".join((*TARGETS, GROUPED, "FILE", "-")))
 @problem_options
+@grouped_options
 @config_options
 @click.option(
     "--device",
@@ -60,12 +62,17 @@ def command(
 ) -> None:
     """Run a kernel on the emulator or a GPU, and check its result.
 
-    TARGET is gemm with the options of a problem, whose result is compared with numpy's; or a PTX
-    file (- for stdin) with --launch, which is run as it is. A wrong result exits with code 5.
+    TARGET is gemm or grouped with the options of a problem, whose result is compared with numpy's;
+    or a PTX file (- for stdin) with --launch, which is run as it is. A wrong result exits with
+    code 5.
     """
-    if target in TARGETS:
-        if launch_path or save:
-            raise click.UsageError("--launch and --save belong to a FILE")
+    if target in (*TARGETS, GROUPED) and (launch_path or save):
+        raise click.UsageError("--launch and --save belong to a FILE")
+    if target == GROUPED:
+        from ptxgen.commands.grouped_run import run_grouped
+
+        run_grouped(open_device(device_name, exact), data, seed, exact, as_json, values)
+    elif target in TARGETS:
         _run_gemm(device_name, data, seed, exact, as_json, values)
     elif launch_path is None:
         raise click.UsageError("a FILE needs --launch PATH, as emit --launch-out writes it")
@@ -142,13 +149,13 @@ def _run_gemm(
                 "ptx_sha256": digest(ptx),
                 "seconds": trial.seconds,
                 "load_seconds": trial.load_seconds,
-                "max_error_over_bound": _finite(verdict.max_error_over_bound),
+                "max_error_over_bound": finite(verdict.max_error_over_bound),
                 "worst": {
                     "index": verdict.worst,
-                    "error": _finite(verdict.worst_error),
+                    "error": finite(verdict.worst_error),
                     "bound": verdict.worst_bound,
                 },
-                "worst_block_rms": _finite(verdict.worst_block_rms),
+                "worst_block_rms": finite(verdict.worst_block_rms),
                 "exact_elements": verdict.exact_elements,
                 "exact_mismatches": verdict.exact_mismatches,
                 "stray_bytes": trial.stray_bytes,
@@ -233,8 +240,3 @@ def _buffer_path(text: str) -> tuple[str, str]:
     if not separator or not name or not path:
         raise click.UsageError(f"--save {text!r} must read BUFFER=PATH")
     return name, path
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity: null stands for it."""
-    return value if math.isfinite(value) else None

@@ -4,13 +4,25 @@ from types import ModuleType
 from typing import Any
 
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, gemm_sm100_blockscaled
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import (
+    gemm_mma,
+    gemm_sm90,
+    gemm_sm100,
+    gemm_sm100_blockscaled,
+    grouped_sm90,
+    grouped_sm100,
+)
 from ptxgen.problem import MICRO_SCALES, Gemm
 
 KERNELS: dict[str, ModuleType] = {
     module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_sm100_blockscaled, gemm_mma)
 }
 """Name -> module with Config, TARGETS, plan, default_config, check_operands and configs."""
+GROUPED_KERNELS: dict[str, ModuleType] = {
+    module.NAME: module for module in (grouped_sm90, grouped_sm100)
+}
+"""The same for grouped problems."""
 _PREFERRED = (gemm_sm90, gemm_sm100, gemm_mma)
 """Kernels for scales that a kernel applies, the fastest first."""
 
@@ -49,12 +61,27 @@ def passed_over(problem: Gemm, arch: str) -> dict[str, ConfigError]:
     return refused
 
 
+def grouped_kernel_for(problem: GroupedGemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
+    """The kernel that computes the groups of `problem` on `arch`.
+
+    Raises: ConfigError if none does.
+    """
+    for module in GROUPED_KERNELS.values():
+        if arch in module.TARGETS:
+            module.check_operands(problem)
+            return module
+    targets = sorted({target for m in GROUPED_KERNELS.values() for target in m.TARGETS})
+    raise ConfigError(
+        f"arch={arch} has no kernel for grouped GEMM; must be one of {', '.join(targets)}"
+    )
+
+
 def kernel_of(config: Any) -> ModuleType:
     """The kernel that `config` belongs to.
 
     Raises: ConfigError if it is no kernel's Config.
     """
-    for module in KERNELS.values():
+    for module in (*KERNELS.values(), *GROUPED_KERNELS.values()):
         if type(config) is module.Config:
             return module
     names = ", ".join(f"{name}.Config" for name in KERNELS)

@@ -1,0 +1,111 @@
+"""What `ptxgen inspect grouped` prints: the plan of a config, and why operands are swapped."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ptxgen.commands.grouped_options import select_grouped
+from ptxgen.commands.output import print_facts, print_json, print_table
+
+
+def inspect_grouped(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:
+    """Print the plan of the grouped problem that the options describe.
+
+    why: also how the choice between swapped and not was made for the GPU model `gpu`, beside what
+    others published.
+
+    Raises: ProblemError, ConfigError, ArgumentError.
+    """
+    selection = select_grouped(values)
+    problem, config = selection.problem, selection.config
+    plan = selection.kernel.plan(problem, config)
+    reasons = _reasons(selection, gpu) if why else None
+    if as_json:
+        print_json(
+            "ptxgen.inspection/1",
+            {
+                "kernel": plan.kernel,
+                "config": str(config),
+                "target": plan.target,
+                "version": plan.version,
+                "swap_ab": config.swap_ab,
+                "smem_map": [asdict(r) for r in plan.smem_map],
+                "barriers": [asdict(b) for b in plan.barriers],
+                "parts": plan.parts,
+                "launch": asdict(plan.launch),
+                **({"why": reasons} if reasons else {}),
+            },
+        )
+        return
+    print_facts(
+        "Config",
+        {
+            "name": str(config),
+            "kernel": f"{plan.kernel} for {plan.target}, PTX .version {plan.version}",
+            "operands": "swapped: B on the MMA's rows" if config.swap_ab else "not swapped",
+            "parts": ", ".join(plan.parts.values()),
+        },
+    )
+    print_table(
+        f"Shared memory: {plan.launch.dynamic_smem_bytes} B",
+        ("offset", "bytes", "region", "what"),
+        [(r.offset, r.nbytes, r.name, r.what) for r in plan.smem_map],
+    )
+    print_table(
+        "mbarriers",
+        ("name", "count", "arrivals", "bytes", "who arrives", "who waits"),
+        [
+            (b.name, b.count, b.arrivals, b.tx_bytes, b.who_arrives, b.who_waits)
+            for b in plan.barriers
+        ],
+    )
+    grid = " x ".join(map(str, plan.launch.grid_ctas))
+    print_facts("Launch", {"grid": f"{grid} CTAs", "threads": plan.launch.cta_threads[0]})
+    if reasons is not None:
+        print_facts("Why", {"choice": reasons["choice"], "GPU": reasons["gpu"]})
+        print_table(
+            "What the model compares, in us",
+            ("operands", "config", "total", "memory", "L2", "compute", "rows computed"),
+            [
+                (e["operands"], e["config"], e["us"], e["memory_us"], e["l2_us"], e["compute_us"],
+                 e["computed_rows"])
+                for e in reasons["estimates"]
+            ],
+        )  # fmt: skip
+        print_table(
+            "What others published",
+            ("who", "rule", "source"),
+            [(p["who"], p["rule"], p["source"]) for p in reasons["published"]],
+        )
+
+
+def _reasons(selection: Any, gpu: str) -> dict[str, Any]:
+    """How the choice is made for the selection's problem, as plain data."""
+    from ptxgen.errors import ConfigError
+    from ptxgen.swap_selection import choose_swap
+
+    if selection.kernel.UNIT != "wgmma":
+        raise ConfigError(
+            f"--why compares operands swapped and not, and {selection.kernel.NAME} always swaps; "
+            "try --arch sm_90a"
+        )
+    expected = -(-sum(selection.rows) // len(selection.rows))
+    choice = choose_swap(selection.problem, expected, gpu, selection.swap_ab, selection.chosen)
+    return {
+        "choice": choice.why,
+        "gpu": gpu,
+        "expected_rows": expected,
+        "estimates": [
+            {
+                "operands": "swapped" if e.config.swap_ab else "not swapped",
+                "config": str(e.config),
+                "us": e.seconds * 1e6,
+                "memory_us": e.memory_seconds * 1e6,
+                "l2_us": e.l2_seconds * 1e6,
+                "compute_us": e.compute_seconds * 1e6,
+                "computed_rows": e.computed_rows,
+            }
+            for e in (choice.straight, choice.swapped)
+            if e is not None
+        ],
+        "published": [asdict(p) for p in choice.published],
+    }

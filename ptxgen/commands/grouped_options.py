@@ -1,0 +1,151 @@
+"""The options of grouped problems: how groups lie in memory, and how many rows each has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+import click
+
+from ptxgen.arch import arch
+from ptxgen.commands.options import config_fields
+from ptxgen.errors import ArgumentError, ConfigError
+from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm
+from ptxgen.kernels import grouped_kernel_for, target_fields
+from ptxgen.problem import BLOCK_SCALES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GROUPED = "grouped"
+"""The target that these options describe."""
+
+_GROUPED = (
+    click.option("--mode", type=click.Choice(MODES), default="masked", show_default=True,
+                 help="How groups lie in memory."),
+    click.option("--groups", type=int, default=4, show_default=True, help="Number of groups."),
+    click.option("--rows", metavar="N,N,...",
+                 help="Rows of each group, or one number for all (kgrouped: K of each). "
+                 "[default: as many as --max-m, or --m / groups]"),
+    click.option("--max-m", type=int, help="Rows that a group has room for (masked, batched)."),
+    click.option("--index", type=click.Choice(INDEXES), default="offsets", show_default=True,
+                 help="How a contiguous problem describes its groups on the device."),
+    click.option("--alignment", type=int, default=1, show_default=True,
+                 help="Groups start at multiples of this (index ends and rows, kgrouped)."),
+    click.option("--token-step", type=int,
+                 help="Swapped: one main loop for each multiple of this many rows."),
+    click.option("--loop", type=click.Choice(["auto", "drained", "turns", "early_turns"]),
+                 help="Main loop with promotion."),
+)  # fmt: skip
+
+
+def grouped_options(command: F) -> F:
+    """Add the options that describe groups."""
+    for option in reversed(_GROUPED):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class GroupedSelection:
+    """What the options say."""
+
+    problem: GroupedGemm
+    kernel: ModuleType
+    """Module of ptxgen.kernels that serves the arch."""
+    rows: tuple[int, ...]
+    """Rows of each group (kgrouped: K)."""
+    swap_ab: str
+    """auto, on or off."""
+    chosen: dict[str, int | str | bool]
+    """Fields of the kernel's Config that were given, beside swap_ab."""
+
+    @property
+    def sizes(self) -> Any:
+        """The array that the device reads.
+
+        Raises: ArgumentError if the rows do not fit.
+        """
+        from ptxgen.grouped_operands import device_sizes
+
+        return device_sizes(self.problem, self.rows)
+
+    @property
+    def config(self) -> Any:
+        """The config: what was given, and the best of the rest.
+
+        Raises: ConfigError if no legal config has what was given.
+        """
+        if self.swap_ab != "auto":
+            return self.kernel.default_config(
+                self.problem, swap_ab=self.swap_ab == "on", **self.chosen
+            )
+        if self.kernel.UNIT != "wgmma":
+            return self.kernel.default_config(self.problem, **self.chosen)
+        from ptxgen.swap_selection import choose_swap
+
+        expected = -(-sum(self.rows) // len(self.rows))
+        return choose_swap(self.problem, expected, chosen=self.chosen).config
+
+
+def select_grouped(values: dict[str, Any]) -> GroupedSelection:
+    """The problem and config that a command's options describe.
+
+    Raises: ArgumentError, ProblemError, ConfigError.
+    """
+    mode, groups = values["mode"], values["groups"]
+    rows = _rows(values["rows"], groups)
+    m, k = values["m"], values["k"]
+    if mode in ("masked", "batched"):
+        m = values["max_m"] if values["max_m"] is not None else max(rows or (m,))
+        rows = rows or (m,) * groups
+    elif mode == "kgrouped":
+        step = values["alignment"] if values["alignment"] > 1 else 16
+        rows = rows or (max(step, k // max(groups, 1) // step * step),) * groups
+        k = sum(rows)
+    else:
+        rows = rows or (m // max(groups, 1),) * groups
+        aligned = values["alignment"] if values["index"] != "offsets" else 1
+        m = sum(-(-r // max(aligned, 1)) * max(aligned, 1) for r in rows)
+    scale = values["scale"]
+    problem = GroupedGemm(
+        mode, groups, m, values["n"], k, values["a"], values["b"] or values["a"],
+        "f32" if mode == "kgrouped" else values["d"], scale,
+        "promoted" if scale in BLOCK_SCALES else values["accumulate"],
+        index=values["index"], alignment=values["alignment"], alpha=values["alpha"],
+        a_stride=values["a_stride"], b_stride=values["b_stride"], d_stride=values["d_stride"],
+    )  # fmt: skip
+    target = arch(values["arch"]).name
+    kernel = grouped_kernel_for(problem, target)
+    chosen = config_fields(values)
+    for name in ("token_step", "loop"):
+        if values[name] is not None:
+            chosen[name] = values[name]
+    swap_ab = chosen.pop("swap_ab", None)
+    known = set(kernel.Config.__dataclass_fields__)
+    for name in chosen:
+        if name not in known:
+            raise ConfigError(
+                f"{kernel.NAME} has no {name}, and serves this problem on {target}; try without it"
+            )
+    fixed = target_fields(kernel, target)
+    swap = "auto" if swap_ab is None else "on" if swap_ab else "off"
+    return GroupedSelection(problem, kernel, rows, swap, {**fixed, **chosen})
+
+
+def _rows(text: str | None, groups: int) -> tuple[int, ...]:
+    """Rows of each group; none if they are not given.
+
+    Raises: ArgumentError.
+    """
+    if text is None:
+        return ()
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise ArgumentError(f"--rows {text!r} must be numbers joined by commas, such as 3,0,17,8")
+    numbers = tuple(int(part) for part in parts)
+    numbers = numbers * groups if len(numbers) == 1 else numbers
+    if len(numbers) != groups:
+        raise ArgumentError(
+            f"--rows has {len(numbers)} numbers; must have one for each of {groups}"
+        )
+    return numbers

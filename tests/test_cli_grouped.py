@@ -1,0 +1,77 @@
+"""The commands take grouped problems, from emitting them to running and explaining them."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ptxgen.cli import group
+
+SMALL = ["--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "256", "--a", "e4m3"]
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(group, arguments)
+
+
+@pytest.mark.parametrize("swap", ["auto", "on", "off"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ["--mode", "masked", "--max-m", "24", "--scale", "block"],
+        ["--mode", "contiguous", "--scale", "block"],
+        ["--mode", "contiguous", "--index", "rows", "--alignment", "16", "--scale", "group"],
+        ["--mode", "batched", "--rows", "20", "--scale", "rowcol"],
+    ],
+    ids=lambda m: m[1],
+)
+def test_run_reports_every_mode_as_right(mode: list[str], swap: str) -> None:
+    done = run("run", "grouped", *SMALL, *mode, "--swap-ab", swap, "--device", "emulator", "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert report["ok"]
+    assert report["stray_bytes"] == 0
+    assert swap == "auto" or report["swap_ab"] == (swap == "on")
+
+
+def test_run_adds_groups_of_k_to_d() -> None:
+    done = run("run", "grouped", "--mode", "kgrouped", "--groups", "3", "--rows", "48,0,160", "--m",
+               "72", "--n", "64", "--a", "e4m3", "--scale", "group", "--data", "integers",
+               "--device", "emulator", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["exact_mismatches"] == 0
+
+
+def test_emit_gives_one_text_for_any_sizes() -> None:
+    texts = {
+        run("emit", "grouped", "--n", n, "--tile", "64x64", "--swap-ab", "off").output
+        for n in ("128", "4096")
+    }
+    assert len(texts) == 1
+    assert ".visible .entry grouped_sm90" in texts.pop()
+
+
+def test_inspect_explains_the_choice_beside_published_rules() -> None:
+    done = run("inspect", "grouped", *SMALL, "--scale", "block", "--why", "--gpu", "H20", "--json")
+    assert done.exit_code == 0, done.output
+    why = json.loads(done.output)["why"]
+    assert {e["operands"] for e in why["estimates"]} == {"swapped", "not swapped"}
+    assert any("4430" in p["source"] for p in why["published"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rows", "3,0"], "2 numbers"),
+        (["--rows", "3,x,1,1"], "3,x,1,1"),
+        (["--mode", "batched", "--max-m", "24"], "batched groups all have m=24"),
+        (["--groups", "0", "--rows", "1"], "groups=0"),
+        (["--scale", "mx32"], "mx32"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_its_reason(arguments: list[str], said: str) -> None:
+    done = run("run", "grouped", *SMALL, *arguments, "--device", "emulator")
+    assert done.exit_code == 2
+    assert said in done.output
