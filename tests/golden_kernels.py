@@ -71,6 +71,11 @@ def golden_kernels() -> dict[str, Golden]:
         "gemm_sm100_pair": Golden(
             "sm_100a", {}, {**SMALL, "tile_k": 64, "cta_group": 2, "scheduler": "clc"}
         ),
+        "gemm_sm100_swapped": Golden(
+            "sm_100a",
+            FP8,
+            {"tile_m": 32, "tile_n": 128, "stages": 2, "cta_group": 2, "swap_ab": True},
+        ),
         "gemm_sm100_blockscaled": Golden(
             "sm_100a", {**FP8, "scale": "mx32"}, {"tile_n": 64, "stages": 2}
         ),
