@@ -1,17 +1,13 @@
 """gemm: arrays or pointers in, D out, on a GPU or on the emulator."""
 
-import threading
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
-from ptxgen.dtypes import dtype
 from ptxgen.errors import ArgumentError, ConfigError, ProblemError
 from ptxgen.launch import Device
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
-from ptxgen.launcher.device_array import DeviceArray
 from ptxgen.launcher.gemm_arguments import (
     MAX_ALIGNMENT,
     Matrix,
@@ -19,16 +15,19 @@ from ptxgen.launcher.gemm_arguments import (
     output_dtype,
     read_matrix,
 )
-from ptxgen.launcher.launching import PreparedCall
+from ptxgen.launcher.placement import (
+    HOST,
+    device_at,
+    new_device_array,
+    numpy_dtype,
+    place_of,
+    producers_of,
+)
+from ptxgen.launcher.prepared_calls import prepared_call
 from ptxgen.launcher.scale_arguments import read_scales
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
 from ptxgen.problem import BLOCK_SCALES, LAYOUTS, Gemm
-
-EMULATOR = "emulator"
-HOST = "host memory"
-PREPARED_LIMIT = 256
-"""Prepared calls that are kept, over all devices."""
 
 
 def gemm(
@@ -91,9 +90,9 @@ def gemm(
         inputs |= {"scale_a": scales.a, "scale_b": scales.b}
     x_out = None if out is None else as_operand(out, "out", handle)
     d = output_dtype(d_dtype, x_out)
-    place = _place(inputs if x_out is None else {**inputs, "out": x_out})
+    place = place_of(inputs if x_out is None else {**inputs, "out": x_out})
     if x_out is None and place == HOST:
-        out = np.empty((m, n), _numpy_dtype(d))
+        out = np.empty((m, n), numpy_dtype(d))
         x_out = as_operand(out, "out")
     m_d = None
     if x_out is not None:
@@ -112,9 +111,9 @@ def gemm(
         )  # fmt: skip
     except ProblemError as error:
         raise ArgumentError(str(error)) from error
-    target = _device_at(place, device)
+    target = device_at(place, device)
     if m_d is None:
-        out = _new_device_array((m, n), d, target, handle)
+        out = new_device_array((m, n), d, target, handle)
         m_d = read_matrix(as_operand(out, "out"), "out", "[M,N]")
     if m and n:
         matrices = {"a": m_a, "b": m_b, "d": m_d}
@@ -128,86 +127,6 @@ def _number(alpha: Any) -> float:
         return float(alpha)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"alpha: must be a real number, got {alpha!r}") from error
-
-
-def _place(operands: dict[str, Operand]) -> Any:
-    """Where all operands are: HOST, a GPU index, or a Device.
-
-    Raises: ArgumentError if they are in different memories.
-    """
-    places: dict[str, Any] = {}
-    for name, x in operands.items():
-        if x.host is not None:
-            places[name] = HOST
-        elif x.device is not None:
-            places[name] = x.device
-        elif x.device_index is not None:
-            places[name] = x.device_index  # not known of an empty array, which may be anywhere
-    first = next(iter(places), None)
-    if first is None:
-        return 0
-    for name, place in places.items():
-        if place != places[first]:
-            raise ArgumentError(
-                f"{first} is in {_place_name(places[first])} and {name} in {_place_name(place)};"
-                " all arrays must be in the same memory; try copying one"
-            )
-    return places[first]
-
-
-def _place_name(place: Any) -> str:
-    if isinstance(place, int):
-        return f"the memory of GPU {place}"
-    return place if isinstance(place, str) else f"the memory of {place.name}"
-
-
-def _device_at(place: Any, device: Any) -> Device:
-    """The device whose memory `place` is; for host arrays the one that the caller chose.
-
-    Raises: ArgumentError if `device` is another one; ToolMissingError, DriverError.
-    """
-    if place == HOST:
-        return _chosen_device(device)
-    if isinstance(place, int) and device in (None, place) and not isinstance(device, bool):
-        return GpuDevice.get(place)
-    if isinstance(place, int) and isinstance(device, GpuDevice) and device.index == place:
-        return device
-    if not isinstance(place, int) and device in (None, place):
-        on_device: Device = place
-        return on_device
-    raise ArgumentError(
-        f"the arrays are in {_place_name(place)}, but device={device!r}; must agree; try numpy"
-        " arrays, or leave device out"
-    )
-
-
-def _chosen_device(device: Any) -> Device:
-    if device is None or (isinstance(device, int) and not isinstance(device, bool)):
-        return GpuDevice.get(device)
-    if device == EMULATOR:
-        from ptxgen.emulator import EmulatorDevice
-
-        emulator: Device = EmulatorDevice()
-        return emulator
-    if all(hasattr(device, method) for method in ("alloc", "write", "read", "launch")):
-        given: Device = device
-        return given
-    raise ArgumentError(
-        f"device: must be 'emulator', a GPU index, a Device or None, got {device!r}"
-    )
-
-
-def _new_device_array(shape: tuple[int, int], d: str, target: Device, stream: int) -> DeviceArray:
-    if isinstance(target, GpuDevice):
-        return DeviceArray(target, shape, d, stream)
-    raise ArgumentError(f"out: must be given for arrays in the memory of {target.name}")
-
-
-def _numpy_dtype(name: str) -> Any:
-    import ml_dtypes
-
-    numpy_name = dtype(name).numpy_name
-    return getattr(ml_dtypes, numpy_name, numpy_name)
 
 
 def _run(
@@ -225,39 +144,16 @@ def _run(
         d = matrices["d"]
         if isinstance(target, GpuDevice):
             operands = [x.operand for x in matrices.values()] + list(scales.values())
-            producers = {x.stream for x in operands if x.stream is not None}
-            for producer in producers:
-                target.order_after(stream, producer)
-            _prepared(target, problem, config)(addresses, stream)
-            # Also after inputs: a pool may hand their memory out again on the producer's stream.
-            for producer in producers:
-                target.order_after(producer, stream)
+            with producers_of(operands, target, stream):
+                call = prepared_call(
+                    target, (problem, config), lambda: _emit(problem, config, target)
+                )
+                call(addresses, stream)
         else:
             rendered, launch = _emit(problem, config, None)
             target.launch(launch, rendered.text, addresses)
         if d.operand.host is not None:
             staging.fetch(d, addresses["d"])
-
-
-_calls: OrderedDict[Any, PreparedCall] = OrderedDict()
-_calls_lock = threading.Lock()
-
-
-def _prepared(gpu: GpuDevice, problem: Gemm, config: Any) -> PreparedCall:
-    """The prepared call for a problem on a GPU, made on first use."""
-    key = (id(gpu), problem, config)
-    with _calls_lock:
-        call = _calls.get(key)
-        if call is not None:
-            _calls.move_to_end(key)
-            return call
-    rendered, launch = _emit(problem, config, gpu)
-    call = PreparedCall(gpu, launch, rendered.text, template_lines=rendered.template_lines)
-    with _calls_lock:
-        _calls[key] = call
-        while len(_calls) > PREPARED_LIMIT:
-            _calls.popitem(last=False)
-    return call
 
 
 def _emit(problem: Gemm, config: Any, gpu: GpuDevice | None) -> tuple[Any, Any]:

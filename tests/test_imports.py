@@ -85,7 +85,12 @@ DEVICE_SEES = {
     "errors", "arch", "dtypes", "launch", "tensor_map_rules", "assembly_log", "launcher",
 }  # fmt: skip
 """What the GPU side sees, except for the files that take whole problems."""
-WHOLE_PROBLEM_FILES = {"ptxgen.launcher.gemm_call", "ptxgen.launcher.scale_arguments"}
+WHOLE_PROBLEM_FILES = {
+    "ptxgen.launcher.gemm_call",
+    "ptxgen.launcher.grouped_call",
+    "ptxgen.launcher.placement",
+    "ptxgen.launcher.scale_arguments",
+}
 
 
 @cache
