@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ptxgen.launcher.device import GpuDevice
     from ptxgen.launcher.device_array import DeviceArray
     from ptxgen.launcher.gemm_call import gemm
+    from ptxgen.launcher.grouped_call import grouped_gemm
     from ptxgen.launcher.launching import PreparedCall
 
 _HOMES = {
@@ -19,11 +20,12 @@ _HOMES = {
     "PreparedCall": "ptxgen.launcher.launching",
     "RawArray": "ptxgen.launcher.arrays",
     "gemm": "ptxgen.launcher.gemm_call",
+    "grouped_gemm": "ptxgen.launcher.grouped_call",
     "view": "ptxgen.launcher.arrays",
 }
 """Public name -> the module that defines it."""
 
-__all__ = ["DeviceArray", "GpuDevice", "PreparedCall", "RawArray", "gemm", "view"]
+__all__ = ["DeviceArray", "GpuDevice", "PreparedCall", "RawArray", "gemm", "grouped_gemm", "view"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """Staging: host operands copied to a device for one call, and freed after it."""
 
+import math
 from types import TracebackType
 from typing import Any
 
@@ -48,6 +49,22 @@ class Staging:
     def bring_dense(self, x: Operand) -> int:
         """Device address of an array; a host one is copied to dense rows."""
         return x.pointer if x.host is None else self._write(np.ascontiguousarray(x.host))
+
+    def bring_padded(self, x: Operand, shape: tuple[int, ...]) -> int:
+        """Device address of an array; a host one is copied to `shape`, whose last axis may be
+        longer (the rest is zeros)."""
+        if x.host is None:
+            return x.pointer
+        padded = np.zeros(shape, x.host.dtype)
+        padded[..., : x.host.shape[-1]] = x.host
+        return self._write(padded)
+
+    def fetch_padded(self, x: Operand, shape: tuple[int, ...], address: int) -> None:
+        """Copy what `bring_padded` made room for back into the host array."""
+        assert x.host is not None
+        data = self._device.read(address, math.prod(shape) * x.itemsize)
+        padded = np.frombuffer(data, np.uint8).view(x.host.dtype).reshape(shape)
+        x.host[...] = padded[..., : x.host.shape[-1]]
 
     def fetch(self, x: Matrix, address: int) -> None:
         """Copy a matrix of rows of `x.stride` elements from the device into its host array."""

@@ -1,0 +1,107 @@
+"""grouped_gemm takes arrays of any mode, chooses by itself, and refuses by name."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxgen.errors import ArgumentError, ConfigError
+from ptxgen.launcher import grouped_gemm
+
+E4M3 = ml_dtypes.float8_e4m3fn
+ROWS = np.asarray([3, 0, 17, 8], np.int32)
+OFFSETS = np.asarray([0, 3, 3, 20, 28], np.int64)
+
+
+def integers(shape: tuple[int, ...], seed: int = 0) -> Any:
+    """Small integers in e4m3, whose products sum exactly."""
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(E4M3)
+
+
+def powers(shape: tuple[int, ...], seed: int = 1) -> Any:
+    return np.exp2(np.random.default_rng(seed).integers(-1, 2, shape)).astype(np.float32)
+
+
+def product(a: Any, b: Any) -> Any:
+    return a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def bf16(x: Any) -> Any:
+    return x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+@pytest.mark.parametrize("swap_ab", ["auto", "on", "off"])
+def test_masked_groups_get_their_rows_and_no_others(swap_ab: str) -> None:
+    a, b = integers((4, 24, 200)), integers((4, 130, 200), 1)
+    out = np.full((4, 24, 130), 7, ml_dtypes.bfloat16)
+    d = grouped_gemm(a, b, ROWS, swap_ab=swap_ab, out=out, device="emulator")
+    assert d is out
+    for group, rows in enumerate(ROWS):
+        assert np.array_equal(
+            d[group, :rows].astype(float), bf16(product(a[group, :rows], b[group]))
+        )
+        assert (d[group, rows:] == 7).all()
+
+
+def test_contiguous_groups_with_block_scales_are_exact() -> None:
+    a, b = integers((28, 256)), integers((4, 136, 256), 1)
+    scale_a, scale_b = powers((28, 2)), powers((4, 2, 2))
+    d = grouped_gemm(a, b, OFFSETS, mode="contiguous", scale_a=scale_a, scale_b=scale_b,
+                     d_dtype="f32", device="emulator")  # fmt: skip
+    want = np.zeros((28, 136))
+    for group in range(4):
+        rows = slice(OFFSETS[group], OFFSETS[group + 1])
+        for block in range(2):
+            k = slice(128 * block, 128 * block + 128)
+            columns = np.repeat(scale_b[group, :, block], 128)[:136]
+            scale = scale_a[rows, block][:, None] * columns[None, :]
+            want[rows] += product(a[rows, k], b[group][:, k]) * scale
+    assert np.array_equal(d, want)
+
+
+def test_groups_of_k_are_added_to_out() -> None:
+    a, b = integers((72, 400)), integers((64, 400), 1)
+    offsets = np.asarray([0, 144, 144, 400], np.int32)
+    out = np.ones((3, 72, 64), np.float32)
+    grouped_gemm(a, b, offsets, mode="kgrouped", out=out, device="emulator")
+    for group in range(3):
+        k = slice(offsets[group], offsets[group + 1])
+        assert np.array_equal(out[group], 1 + product(a[:, k], b[:, k]))
+
+
+def test_batched_groups_with_scales_of_rows_and_columns_are_exact() -> None:
+    a, b = integers((2, 20, 128)), integers((2, 48, 128), 1)
+    scale_a, scale_b = powers((2, 20)), powers((2, 48))
+    d = grouped_gemm(a, b, mode="batched", scale_a=scale_a, scale_b=scale_b, device="emulator")
+    for group in range(2):
+        scale = scale_a[group][:, None] * scale_b[group][None, :]
+        assert np.array_equal(d[group].astype(float), bf16(product(a[group], b[group]) * scale))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sizes": None}, "sizes: must be given"),
+        ({"sizes": np.asarray([1, 2], np.int32)}, "must have 4 integers"),
+        ({"sizes": np.asarray([1, 2, 3, 4], np.float32)}, "int32 or int64"),
+        ({"mode": "batched"}, "sizes: must not be given"),
+        ({"mode": "contiguous"}, "a: must have 2 axes"),
+        ({"b": np.zeros((3, 128, 256), E4M3)}, "a has 4 matrices and b has 3"),
+        ({"b": np.zeros((4, 128, 128), E4M3)}, "K must agree"),
+        ({"scale_a": np.ones((4, 24, 1), np.float32), "scale_b": np.ones((4, 1, 2), np.float32)},
+         "scale_a: must have shape (4, 24, 2)"),
+        ({"swap_ab": "yes"}, "swap_ab"),
+        ({"out": np.zeros((4, 24, 100), np.float32)}, "out: shape must be"),
+        ({"b": np.zeros((4, 128, 256), ml_dtypes.bfloat16)}, "bf16"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {
+        "a": np.zeros((4, 24, 256), E4M3), "b": np.zeros((4, 128, 256), E4M3), "sizes": ROWS,
+        "device": "emulator", **changes,
+    }  # fmt: skip
+    with pytest.raises((ArgumentError, ConfigError)) as error:
+        grouped_gemm(**arguments)
+    assert said in str(error.value)
