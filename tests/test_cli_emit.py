@@ -151,6 +151,25 @@ def test_a_failed_emit_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["out.ptx"]
 
 
+@pytest.mark.parametrize("place", ["-", "one.ptx"])
+def test_two_outputs_cannot_be_one(tmp_path: Path, place: str) -> None:
+    path = place if place == "-" else str(tmp_path / place)
+    result = run("emit", "gemm", "-o", path, "--launch-out", path)
+    assert result.exit_code == 2
+    assert "different places" in result.stderr
+    assert result.stdout == ""
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["assemble", "inspect", "run", "check", "step"])
+def test_a_file_takes_no_options_of_a_problem(command: str) -> None:
+    result = run(
+        command, "x.ptx", "--m", "5", *(["--launch", "x.json"] if command == "run" else [])
+    )
+    assert result.exit_code == 2
+    assert "--m: a FILE takes no options of a problem" in result.stderr
+
+
 def test_an_output_can_be_a_device() -> None:
     assert run("emit", "gemm", "-o", os.devnull).exit_code == 0
 

@@ -5,7 +5,13 @@ from typing import Any
 import click
 
 from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
-from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.options import (
+    TARGETS,
+    config_options,
+    problem_options,
+    refuse_options_of_problems,
+    select,
+)
 from ptxgen.commands.output import (
     json_option,
     output_files,
@@ -57,6 +63,7 @@ def command(
             rendered, launch = render(plan), plan.launch
             text, template_lines = rendered.text, rendered.template_lines
         else:
+            refuse_options_of_problems(values, "arch")
             text = read_text(target)
             if context.get_parameter_source("arch") is click.core.ParameterSource.DEFAULT:
                 arch = None

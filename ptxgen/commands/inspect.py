@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
-from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.options import (
+    TARGETS,
+    config_options,
+    problem_options,
+    refuse_options_of_problems,
+    select,
+)
 from ptxgen.commands.output import (
     as_text,
     json_option,
@@ -37,6 +43,8 @@ def command(
     Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch
     and roofline. Of a file: its instructions and resources.
     """
+    if target in (*TARGETS, GROUPED) and (forms or sass):
+        raise click.UsageError("--forms and --sass belong to a FILE")
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 
@@ -44,6 +52,7 @@ def command(
     elif target in TARGETS:
         _inspect_config(as_json, values)
     else:
+        refuse_options_of_problems(values)
         _inspect_file(target, sass, forms, as_json)
 
 

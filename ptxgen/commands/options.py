@@ -143,6 +143,25 @@ def kinds_of(set_names: tuple[str, ...], kind_names: tuple[str, ...]) -> list[An
     return [kind(name) for name in kind_names or ("fp8-tensor",)] if set_names else []
 
 
+def refuse_options_of_problems(values: dict[str, Any], *allowed: str) -> None:
+    """Refuse options of a problem or config beside a FILE, which they would not change.
+
+    values: what those options say; allowed: names of those that a FILE takes, too.
+
+    Raises: UsageError that names them.
+    """
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in values
+        and parameter.name not in allowed
+        and context.get_parameter_source(parameter.name) is not click.core.ParameterSource.DEFAULT
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: a FILE takes no options of a problem")
+
+
 @dataclass(frozen=True)
 class Selection:
     """What the options say."""

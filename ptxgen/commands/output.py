@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -145,8 +146,13 @@ def read_bytes(source: str) -> bytes:
 def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
     """Files to write, or stdout for `-`; None stays None. All appear when the block ends well.
 
-    Raises: OutputPathError before the block runs, if one of them cannot be written.
+    Raises: OutputPathError before the block runs, if one of them cannot be written, or two are one.
     """
+    places = [path if path == "-" else os.path.realpath(path) for path in paths if path]
+    for place in places:
+        if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
+            shown = "stdout" if place == "-" else place
+            raise OutputPathError(f"outputs must go to different places, got {shown} twice")
     with ExitStack() as stack:
         files: list[IO[bytes] | None] = []
         for path in paths:
@@ -159,7 +165,8 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
                     files.append(stack.enter_context(replacing(Path(path))))
                 except OSError as error:
                     raise OutputPathError(
-                        f"cannot write {path}: {error.strerror or error}; try another path"
+                        f"cannot write {path or 'to no name'}: {error.strerror or error}; try "
+                        "another path"
                     ) from error
         yield files
 

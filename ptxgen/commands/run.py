@@ -5,7 +5,13 @@ from typing import Any
 import click
 
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
-from ptxgen.commands.options import TARGETS, config_options, problem_options, select
+from ptxgen.commands.options import (
+    TARGETS,
+    config_options,
+    problem_options,
+    refuse_options_of_problems,
+    select,
+)
 from ptxgen.commands.output import (
     finite,
     json_option,
@@ -77,6 +83,7 @@ def command(
     elif launch_path is None:
         raise click.UsageError("a FILE needs --launch PATH, as emit --launch-out writes it")
     else:
+        refuse_options_of_problems(values)
         _run_file(target, launch_path, device_name, exact, dict(map(_buffer_path, save)), as_json)
 
 

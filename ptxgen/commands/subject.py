@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ptxgen.commands.options import TARGETS, select
+from ptxgen.commands.options import TARGETS, refuse_options_of_problems, select
 from ptxgen.commands.output import read_text
 from ptxgen.launch import Launch
 from ptxgen.subjects import Subject, exercising_subjects, gemm_subject
@@ -22,6 +22,7 @@ def subject_of(
     Raises: UsageError, ProblemError, ConfigError, LaunchError, ArgumentError.
     """
     if target not in TARGETS:
+        refuse_options_of_problems(values)
         if launch_path is None:
             raise click.UsageError(
                 "a FILE needs --launch PATH; check FILE --launch-template prints one to fill in"
