@@ -23,6 +23,8 @@ _STATEMENT = re.compile(r"(?P<guard>@\s*!?\s*%?[\w$]+\s+)?(?P<opcode>[\w.:]+)\s*
 _ORDER = re.compile(r"\.(release|acquire|acq_rel)\b")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 _WARP_THREADS = 32
+_CHUNK_BYTES = 16
+"""The least that a bulk copy moves."""
 
 Change = tuple[str, str]
 """(operator, new text)."""
@@ -71,17 +73,20 @@ def _arrive(guard: str, opcode: str, operands: list[str]) -> Iterator[Change]:
     """Arrivals: fewer bytes, no bytes, no arrival, other counts, no release."""
     arrives = ".arrive" in opcode
     if ".expect_tx" in opcode:
-        half, before = _halved(operands[-1])
-        changed = _join(guard, opcode, [*operands[:-1], half])
-        yield "bytes halved", f"{{ {before}{changed} }}" if before else changed
+        for name, (amount, before) in (
+            ("bytes halved", _halved(operands[-1])),
+            ("16 bytes more", _larger(operands[-1])),
+        ):
+            changed = _join(guard, opcode, [*operands[:-1], amount])
+            yield name, f"{{ {before}{changed} }}" if before else changed
         if arrives:
             plain = opcode.replace(".expect_tx", "")
             yield "bytes not announced", _join(guard, plain, operands[:-1])
             space = "cluster" if "shared::cluster" in opcode else "cta"
             announced = f"mbarrier.expect_tx.relaxed.cta.shared::{space}.b64"
             yield "announced without arrival", _join(guard, announced, operands[1:])
-    elif arrives and len(operands) == 3:
-        yield from _count(guard, opcode, operands, 2, 1)
+    elif arrives:
+        yield from _count(guard, opcode, [*operands, "1"] if len(operands) == 2 else operands, 2, 1)
     if arrives and ".relaxed" not in opcode:
         yield "release -> relaxed", _join(guard, _relaxed(opcode, r"\.release(\.\w+)?"), operands)
 
@@ -134,6 +139,14 @@ def _halved(operand: str) -> tuple[str, str]:
     if _NUMBER.fullmatch(operand):
         return str(int(operand, 0) // 2), ""
     return "%half_bytes", f".reg .u32 %half_bytes; shr.u32 %half_bytes, {operand}, 1; "
+
+
+def _larger(operand: str) -> tuple[str, str]:
+    """A number of bytes and 16 more, and instructions that make it."""
+    if _NUMBER.fullmatch(operand):
+        return str(int(operand, 0) + _CHUNK_BYTES), ""
+    more = f".reg .u32 %more_bytes; add.u32 %more_bytes, {operand}, {_CHUNK_BYTES}; "
+    return "%more_bytes", more
 
 
 def _split(rest: str) -> list[str]:

@@ -83,6 +83,7 @@ ARRIVE = "@%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 4096;"
         (ARRIVE, {
             "deleted": "",
             "bytes halved": ARRIVE.replace("4096", "2048"),
+            "16 bytes more": ARRIVE.replace("4096", "4112"),
             "bytes not announced": "@%p mbarrier.arrive.shared::cta.b64 _, [%full];",
             "announced without arrival":
             "@%p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%full], 4096;",
@@ -96,6 +97,7 @@ ARRIVE = "@%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 4096;"
         }),
         ("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%far];", {
             "deleted": "",
+            "count +1": "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%far], 2;",
             "release -> relaxed": "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%far];",
         }),
         ("ld.acquire.gpu.global.u32 %r, [%flag];", {
