@@ -5,9 +5,10 @@ by hand runs anybody's PTX.
 """
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 from ptxgen.errors import LaunchError
 
@@ -25,6 +26,12 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8
 INTERLEAVES = ("none", "16B", "32B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
+ROLES = ("in", "out", "inout")
+MAX_BUFFER_BYTES = 1 << 48
+"""More than any GPU or host holds."""
+MAX_GRID_CTAS = (2**31 - 1, 65535, 65535)
+MAX_CTA_THREADS = 1024
+"""Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 PARAM_KINDS = ("u32", "u64", "s32", "s64", "f32", "pointer", "tensor_map", "bytes")
 
 
@@ -40,6 +47,20 @@ class Buffer:
     init: str = "poison"
     """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
     random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""
+
+    def __post_init__(self) -> None:
+        """Check size and role.
+
+        Raises: LaunchError.
+        """
+        if not 0 <= self.nbytes <= MAX_BUFFER_BYTES:
+            raise LaunchError(
+                f"buffer {self.name}: nbytes must be in 0..{MAX_BUFFER_BYTES}, got {self.nbytes}"
+            )
+        if self.role not in ROLES:
+            raise LaunchError(
+                f"buffer {self.name}: role must be one of {', '.join(ROLES)}, got {self.role!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,14 @@ class Launch:
             value = getattr(self, what)
             if len(value) != 3 or any(v < 1 for v in value):
                 raise LaunchError(f"{what} must be three integers >= 1, got {value}")
+        if any(v > most for v, most in zip(self.grid_ctas, MAX_GRID_CTAS, strict=True)):
+            raise LaunchError(f"grid_ctas must be at most {MAX_GRID_CTAS}, got {self.grid_ctas}")
+        if math.prod(self.cta_threads) > MAX_CTA_THREADS:
+            raise LaunchError(
+                f"cta_threads must be at most {MAX_CTA_THREADS} in all, got {self.cta_threads}"
+            )
+        if self.dynamic_smem_bytes < 0:
+            raise LaunchError(f"dynamic_smem_bytes must be >= 0, got {self.dynamic_smem_bytes}")
         for grid, cluster in zip(self.grid_ctas, self.cluster_ctas, strict=True):
             if grid % cluster:
                 raise LaunchError(
@@ -182,14 +211,32 @@ def _build(kind: type, data: Any, where: str) -> Any:
     """Make the dataclass `kind` from a JSON object, lists becoming tuples."""
     if not isinstance(data, dict):
         raise LaunchError(f"{where}: must be an object, got {type(data).__name__}")
-    known = {f.name for f in fields(kind)}
+    hints = get_type_hints(kind)
+    known = set(hints)
     unknown = sorted(set(data) - known)
     if unknown:
         raise LaunchError(f"{where}: unknown key {unknown[0]!r}; must be one of {sorted(known)}")
+    for key, value in data.items():
+        if not _is_of(value, hints[key]):
+            must = _MUST.get(hints[key], "a list of integers")
+            raise LaunchError(f"{where}: {key} must be {must}, got {value!r}")
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
     except TypeError as error:
         raise LaunchError(f"{where}: {error}") from error
+
+
+_MUST = {str: "text", int: "an integer", str | None: "text or null"}
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a value from JSON is of the type of a field."""
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if get_origin(hint) is tuple:
+        kinds = set(get_args(hint)) - {Ellipsis}
+        return isinstance(value, list) and all(_is_of(x, kind) for x in value for kind in kinds)
+    return hint is Any or isinstance(value, hint)
 
 
 class Device(Protocol):
