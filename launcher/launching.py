@@ -20,7 +20,6 @@ DEFAULT_SMEM_BYTES = 49152
 Source: shared/reference/ptx.md F4, measured."""
 PORTABLE_CLUSTER_CTAS = 8
 MAX_CLUSTER_CTAS = 16
-MAX_GRID = (2**31 - 1, 65535, 65535)
 """Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 
 
@@ -126,9 +125,6 @@ def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_byte
             f"{described}: {threads} threads, this kernel can have {kernel.max_cta_threads}"
             f" (.maxntid/.reqntid, or {kernel.registers} registers per thread)"
         )
-    for axis, (count, limit) in enumerate(zip(launch.grid_ctas, MAX_GRID, strict=True)):
-        if count > limit:
-            raise LaunchError(f"{described}: grid dimension {axis} must be at most {limit}")
     smem = launch.dynamic_smem_bytes + kernel.static_smem_bytes
     if smem > smem_bytes:
         raise LaunchError(
