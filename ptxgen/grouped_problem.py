@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ProblemError
-from ptxgen.problem import SCALE_BLOCK, Gemm
+from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,3 +273,26 @@ class GroupedGemm:
         from ptxgen.grouped_reference import reference
 
         return reference(self, sizes, a, b, scale_a, scale_b, c)
+
+
+def one_group(problem: "Gemm | GroupedGemm") -> GroupedGemm:
+    """A dense problem as a batch of one, with the same buffers; a grouped one as it is.
+
+    Raises: ProblemError if A or B is not K-major.
+    """
+    if isinstance(problem, GroupedGemm):
+        return problem
+    if problem.layout != "nt":
+        raise ProblemError(
+            f"layout={problem.layout}: kernels of groups take A [M,K] and B [N,K]; try layout=nt"
+        )
+    blocks = problem.scale in BLOCK_SCALES
+    return GroupedGemm(
+        "batched", 1, problem.m, problem.n, problem.k, problem.a, problem.b, problem.d,
+        problem.scale, problem.accumulate, alpha=problem.alpha,
+        a_stride=problem.a_stride, b_stride=problem.b_stride, d_stride=problem.d_stride,
+        a_alignment=problem.a_alignment, b_alignment=problem.b_alignment,
+        d_alignment=problem.d_alignment,
+        scale_a_strides=(0, *problem.scale_a_strides) if blocks else (0, 0, 0),
+        scale_b_strides=(0, *problem.scale_b_strides) if blocks else (0, 0, 0),
+    )  # fmt: skip

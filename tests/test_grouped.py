@@ -4,13 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_runs import run_gemm
 from grouped_runs import is_exact, run_grouped
 
 from ptxgen.emulator import EmulatorDevice, Options
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.kernels import grouped_sm90
+from ptxgen.kernels import gemm_sm90, grouped_sm90
 from ptxgen.launch import Device
+from ptxgen.operands import make_operands
+from ptxgen.problem import Gemm
 
 BLOCK: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
 GROUP: dict[str, Any] = {"scale": "group", "accumulate": "promoted"}
@@ -212,6 +215,22 @@ def test_swapping_changes_no_bit(device: Device, chosen: dict[str, Any]) -> None
     runs = [
         run_grouped(exact, problem, grouped_sm90.default_config(problem, **config), operands).d
         for config in (STRAIGHT, SWAPPED)
+    ]
+    assert np.array_equal(runs[0].view(np.uint16), runs[1].view(np.uint16))
+
+
+@pytest.mark.parametrize("chosen", [BLOCK, {"scale": "rowcol"}, {"a": "bf16", "b": "bf16"}],
+                         ids=lambda c: "-".join(c.values()))  # fmt: skip
+def test_swapping_a_dense_problem_changes_no_bit(device: Device, chosen: dict[str, Any]) -> None:
+    problem = Gemm(20, 264, 400, **{"a": "e4m3", "b": "e4m3", **chosen})
+    operands = make_operands(problem, "random")
+    exact = EmulatorDevice(Options(exact=True)) if device.name == "emulator" else device
+    runs = [
+        run_gemm(exact, problem, config, operands).d
+        for config in (
+            gemm_sm90.default_config(problem),
+            grouped_sm90.default_config(problem, swap_ab=True, tile_m=16),
+        )
     ]
     assert np.array_equal(runs[0].view(np.uint16), runs[1].view(np.uint16))
 

@@ -11,7 +11,7 @@ import click
 from ptxgen.arch import ARCHS, arch
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import ConfigError
-from ptxgen.kernels import kernel_for, passed_over, target_fields
+from ptxgen.kernels import grouped_sm90, kernel_for, passed_over, target_fields
 from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,6 +195,12 @@ def select(values: dict[str, Any]) -> Selection:
     target = arch(values["arch"]).name
     kernel = kernel_for(problem, target)
     chosen = config_fields(values)
+    if "swap_ab" in chosen and target in grouped_sm90.TARGETS:
+        # The dense kernels have no swapped form; a dense problem is a batch of one group.
+        if chosen["swap_ab"]:
+            kernel = grouped_sm90
+        else:
+            del chosen["swap_ab"]
     known = {f.name for f in fields(kernel.Config)} | ({"kind"} & set(dir(kernel.Config)))
     for name in chosen:
         if name not in known:

@@ -7,17 +7,19 @@ from dataclasses import replace
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_config import MAX_STAGES, TARGET, TOKEN_ROWS, Config
 from ptxgen.kernels.grouped_operands import check_formats, d_fits_tma, static_fields
 from ptxgen.layout import align_up
+from ptxgen.problem import Gemm
 
 
-def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
+def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> Config:
     """A good configuration for the problem, not swapped unless chosen. `chosen` fields are kept.
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
+    problem = one_group(problem)
     check_formats(problem)
     values: dict[str, int | str | bool] = dict(static_fields(problem))
     swapped = bool(chosen.get("swap_ab", False))
@@ -65,8 +67,9 @@ def with_most_stages(config: Config, most: int = MAX_STAGES) -> Config:
     return replace(config, stages=max(1, min(most, spare // config.bytes_per_stage)))
 
 
-def configs(problem: GroupedGemm) -> Iterator[tuple[Config, str | None]]:
+def configs(problem: GroupedGemm | Gemm) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
+    problem = one_group(problem)
     base = default_config(problem)
     shapes = ((1, 1), (2, 1), (1, 2))
     straight = itertools.product(

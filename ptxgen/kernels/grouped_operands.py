@@ -2,9 +2,9 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_config import NAME, Config
-from ptxgen.problem import FP8, MICRO_SCALES
+from ptxgen.problem import FP8, MICRO_SCALES, Gemm
 
 TMA_BYTES = 16
 """TMA's unit for addresses and strides."""
@@ -45,11 +45,12 @@ def check_formats(problem: GroupedGemm) -> None:
         )
 
 
-def check_operands(problem: GroupedGemm) -> None:
+def check_operands(problem: GroupedGemm | Gemm) -> None:
     """Refuse operands that wgmma or TMA cannot take, whatever the config.
 
     Raises: ConfigError.
     """
+    problem = one_group(problem)
     check_formats(problem)
     for name in ("a", "b"):
         matrices, rows, columns = getattr(problem, f"{name}_shape")

@@ -6,7 +6,7 @@ may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs ar
 """
 
 from ptxgen.dtypes import dtype
-from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_choice import configs, default_config
 from ptxgen.kernels.grouped_config import (
     NAME,
@@ -24,6 +24,7 @@ from ptxgen.kernels.sm90_config import NUM_SMS
 from ptxgen.launch import Buffer, Launch, Param, TensorMap
 from ptxgen.layout import DStaging
 from ptxgen.plans import Plan
+from ptxgen.problem import Gemm
 
 __all__ = [
     "NAME", "NUM_SMS", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
@@ -34,13 +35,14 @@ RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their tiles of B are read from L2."""
 
 
-def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
-    """Everything that the template prints and a device needs.
+def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
+    """Everything that the template prints and a device needs. A dense problem is one group.
 
     num_sms: how many persistent CTAs may run at once (SMs of the device).
 
     Raises: ConfigError if the config is illegal or does not serve the problem.
     """
+    problem = one_group(problem)
     config = config or default_config(problem)
     config.check()
     check_serves(problem, config)
