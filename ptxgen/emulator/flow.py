@@ -87,6 +87,8 @@ def num_results(instruction: Instruction) -> int:
         )  # fmt: skip
     if name == "wgmma":
         return int(modifiers[0] == "mma_async")
+    if name == "wmma":
+        return int(modifiers[0] != "store")
     if name == "tcgen05":
         return int(modifiers[0] == "ld") + int("red" in modifiers[1:2])
     if name == "bar" or name == "barrier":

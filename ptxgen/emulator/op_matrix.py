@@ -14,6 +14,7 @@ from ptxgen.emulator.mma_batches import can_batch, execute_batch
 from ptxgen.emulator.mma_sync import MmaSync, execute_mma_sync, gather_scales, parse_mma_sync
 from ptxgen.emulator.observer import AccessKind
 from ptxgen.emulator.op_memory import address_code, space_of
+from ptxgen.emulator.op_wmma import is_mapped, mapped_mma
 from ptxgen.emulator.runtime import runtime, static
 from ptxgen.emulator.values import Slab, Value
 from ptxgen.errors import OutOfBoundsError
@@ -29,6 +30,8 @@ _SHAPES = ("m8n8", "m16n16", "m8n16", "m16n8")
 def matrix(instruction: Instruction) -> list[Micro]:
     """Everything that a warp does with small matrices."""
     emit = {"ldmatrix": _load, "stmatrix": _store, "movmatrix": _move, "mma": _mma}
+    if instruction.name == "mma" and is_mapped(instruction):
+        return mapped_mma(instruction)
     if instruction.name == "mma" and can_batch(parse_mma_sync(instruction.modifiers)):
         return [Effect(instruction, _mma, joins=True, merged=_mma_run)]
     return [Effect(instruction, emit[instruction.name], joins=True)]

@@ -26,6 +26,7 @@ from ptxgen.emulator import (
     op_tcgen05,
     op_tensor_map,
     op_wgmma,
+    op_wmma,
     tcgen05,
     tensor_copies,
     touches,
@@ -37,7 +38,7 @@ FAMILIES = (
     access, bulk, fragment, op_atomic, op_barrier, op_bits, op_bulk, op_call, op_carry,
     op_compare, op_control, op_convert, op_cp_async, op_float, op_integer, op_launch_control,
     op_matrix, op_mbarrier, op_memory, op_move, op_remote, op_shuffle, op_tcgen05,
-    op_tensor_map, op_wgmma, tcgen05, tensor_copies, touches, warpgroup,
+    op_tensor_map, op_wgmma, op_wmma, tcgen05, tensor_copies, touches, warpgroup,
 )  # fmt: skip
 """The modules that hold lowerings or run-time functions."""
 
