@@ -192,9 +192,10 @@ class Observer:
         """A register is read that nothing wrote."""
 
     def on_register_hazard(self, origin: Origin, kind: str, registers: tuple[str, ...]) -> None:
-        """Registers of a wgmma are used against its rules. `kind`: read (accumulators of one in
-        flight), write (accumulators or A of one in flight), fence (it is issued on registers that
-        were written since the last wgmma.fence)."""
+        """Registers are used against the rules of what computes them. `kind`: read (accumulators
+        of a wgmma in flight), write (accumulators or A of one in flight), fence (one is issued on
+        registers that were written since the last wgmma.fence), load (of a tcgen05.ld that was not
+        waited for)."""
 
     def on_access(self, access: Access) -> None:
         """A synchronous access was made."""

@@ -9,6 +9,7 @@ from ptxgen.emulator.op_mbarrier import begin_lanes, located_address, per_lane
 from ptxgen.emulator.op_memory import address_code, space_of
 from ptxgen.emulator.runtime import static
 from ptxgen.emulator.tcgen05_mma import parse_tcgen05_mma
+from ptxgen.emulator.touches import loaded_registers
 from ptxgen.ptx.module import Address, Immediate, Instruction, Operand, Vector
 
 _COPY_SHAPES = ("128x256b", "128x128b", "4x256b", "64x128b", "32x128b")
@@ -122,6 +123,8 @@ def _load(em: Emitter, instruction: Instruction) -> None:
         f"{instruction.line})"
     )
     bind_rows(em, items_of(destination), name)
+    if em.program.image.observed:
+        em.line(f"registers_loading(F, {loaded_registers(em.flow, instruction)})")
     if reduced is not None:
         modifiers = instruction.modifiers
         operation = "min" if "min" in modifiers else "max"

@@ -13,7 +13,7 @@ from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.flow import Flow, members
 from ptxgen.emulator.micro import Micro, lower
 from ptxgen.emulator.opcodes import RUNTIME
-from ptxgen.emulator.touches import wgmma_registers
+from ptxgen.emulator.touches import watched_registers
 from ptxgen.emulator.values import UNDEFINED, Context
 from ptxgen.emulator.version import VersionWriter
 from ptxgen.ptx.module import Function, Symbol
@@ -69,7 +69,7 @@ class Program:
         self.flow = Flow(function)
         self.tid_is_linear = image.tid_is_linear
         self.observes_instructions = image.observes_instructions
-        self.wgmma_registers = wgmma_registers(self.flow) if image.observed else 0
+        self.watched_registers = watched_registers(self.flow) if image.observed else 0
         self._micros: dict[int, list[Micro]] = {}
         self._versions: dict[tuple[int, str, Context, bool], Version] = {}
         self._num_versions: dict[tuple[int, str], int] = {}

@@ -215,6 +215,8 @@ def wait_tmem(F: "Fragment", kind: str, line: int, following: Any) -> Any:
     def passed() -> bool:
         if kind == "st" and any(not p.done for p in warp.tmem_stores):
             return False
+        if kind == "ld":
+            warp.tmem_loading = 0
         if F.observer is not None:
             F.observer.on_wait_group(F.origin(line), f"tcgen05_{kind}", 0, False)
         return True

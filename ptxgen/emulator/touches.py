@@ -1,4 +1,5 @@
-"""Registers of wgmma: touched in flight, or used without a fence. Only built for an observer."""
+"""Registers of wgmma and tcgen05.ld: touched in flight, or used without a fence. Only built for an
+observer."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Touches:
-    """What a stretch of code does to registers that some wgmma uses."""
+    """What a stretch of code does to registers that some wgmma or tcgen05.ld uses."""
 
     reads: int
     """Set of register numbers, bit i = register i."""
@@ -25,14 +26,31 @@ class Touches:
     """Name of every register of the function."""
 
 
-def wgmma_registers(flow: "Flow") -> int:
-    """All registers that a wgmma of the function has as accumulators or A."""
+def watched_registers(flow: "Flow") -> int:
+    """All registers that a wgmma of the function has as accumulators or A, or that it loads from
+    tensor memory."""
     found = 0
     for instruction in flow.body:
         if instruction.name == "wgmma" and instruction.modifiers[0] == "mma_async":
             accumulators, a = register_sets(flow, instruction)
             found |= accumulators | a
+        elif instruction.name == "tcgen05" and instruction.modifiers[0] == "ld":
+            found |= loaded_registers(flow, instruction)
     return found
+
+
+def loaded_registers(flow: "Flow", instruction: Instruction) -> int:
+    """Destinations of a tcgen05.ld."""
+    found = 0
+    for name in registers_in(instruction.operands[0]):
+        found |= 1 << flow.number[name]
+    return found
+
+
+def is_watched(instruction: Instruction) -> bool:
+    """Whether an instruction accounts for its registers itself."""
+    name, modifiers = instruction.name, instruction.modifiers
+    return name == "wgmma" or (name == "tcgen05" and modifiers[0] in ("ld", "wait::ld"))
 
 
 def register_sets(flow: "Flow", instruction: Instruction) -> tuple[int, int]:
@@ -59,7 +77,7 @@ class TouchRecorder:
         self._lines: dict[int, int] = {}
 
     def record(self, position: int) -> None:
-        """An instruction other than wgmma was passed."""
+        """An instruction that is not watched was passed."""
         line = self._flow.body[position].line
         for register in self._flow.reads[position]:
             if self._interesting >> register & 1:
@@ -91,9 +109,21 @@ def registers_touched(F: "Fragment", touches: Touches) -> None:
         ("read", touches.reads & accumulators), ("write", touches.writes & everything),
     ):  # fmt: skip
         if bad:
-            line = min(n for r, n in touches.lines if bad >> r & 1)
-            _report(F, kind, bad, line, touches.names)
+            _report(F, kind, bad, _first_line(touches, bad), touches.names)
+    bad = (touches.reads | touches.writes) & F.warp.tmem_loading
+    if bad:
+        _report(F, "load", bad, _first_line(touches, bad), touches.names)
     queue.unfenced |= touches.writes
+
+
+def _first_line(touches: Touches, registers: int) -> int:
+    return min(n for r, n in touches.lines if registers >> r & 1)
+
+
+@runtime
+def registers_loading(F: "Fragment", registers: int) -> None:
+    """tcgen05.ld: its registers must not be touched before tcgen05.wait::ld."""
+    F.warp.tmem_loading |= registers
 
 
 @runtime

@@ -9,7 +9,7 @@ from ptxgen.emulator.op_call import emit_return
 from ptxgen.emulator.runtime import static
 from ptxgen.emulator.segment import SegmentWriter, compute_now
 from ptxgen.emulator.special import is_special
-from ptxgen.emulator.touches import TouchRecorder
+from ptxgen.emulator.touches import TouchRecorder, is_watched
 from ptxgen.errors import PtxError
 from ptxgen.ptx.module import Instruction
 
@@ -31,8 +31,8 @@ class VersionWriter:
         self.start = emitter.position
         self.count = 0
         self.touches: TouchRecorder | None = None
-        if program.image.observed and program.wgmma_registers:
-            self.touches = TouchRecorder(self.flow, program.wgmma_registers)
+        if program.image.observed and program.watched_registers:
+            self.touches = TouchRecorder(self.flow, program.watched_registers)
 
     def write(self) -> None:
         """Write everything.
@@ -251,10 +251,10 @@ class VersionWriter:
         return live
 
     def _touch(self, position: int) -> None:
-        """Note what an instruction does to registers of wgmma; wgmma itself comes after that."""
+        """Note what an instruction does to watched registers; what watches comes after that."""
         if self.touches is None:
             return
-        if self.body[position].name == "wgmma":
+        if is_watched(self.body[position]):
             self._report_touches()
         else:
             self.touches.record(position)

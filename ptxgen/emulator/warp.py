@@ -42,6 +42,8 @@ class Warp:
         self.local: LocalMemory | None = None
         self.groups: dict[str, ThreadGroups] = {}
         """Bulk and cp.async groups of its threads."""
+        self.tmem_loading = 0
+        """Registers of tcgen05.ld that were not waited for. Observed runs only."""
         self.tmem_stores: list[Pending] = []
         """tcgen05.st that may not be done."""
         self.tensor_streams: dict[int, list[Pending]] = {}
