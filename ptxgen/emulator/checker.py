@@ -6,6 +6,7 @@ for what synchronises with what: every reordering that the observed synchronisat
 covered. Source: shared/reference/emulator.md, section 4.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,13 @@ from ptxgen.emulator.observer import (
     Space,
 )
 from ptxgen.emulator.proxies import check_tensor_map, fence_proxy
-from ptxgen.emulator.shadow import Record
+from ptxgen.emulator.shadow import TENSOR_COLUMNS, Record
+from ptxgen.emulator.tcgen_frontier import check_frontier
+from ptxgen.errors import EmulationError
+
+
+class OutOfTimeError(EmulationError):
+    """A run takes longer than it may."""
 
 
 class Checker(Observer):
@@ -49,8 +56,10 @@ class Checker(Observer):
         on_race: str = "report",
         uninitialised: bool = True,
         zeros: bool = False,
+        deadline: float | None = None,
     ) -> None:
-        """`zeros` fills shared memory with zeros at the start of a CTA, instead of poison."""
+        """`zeros` fills shared memory with zeros at the start of a CTA, instead of poison.
+        `deadline`, on time.perf_counter's clock, ends the run by OutOfTimeError."""
         self.reporter = Reporter(strict, on_race)
         self.strict = strict
         self.races = Races(self.reporter, uninitialised)
@@ -65,8 +74,13 @@ class Checker(Observer):
         self.domains: dict[int, Domain] = {}
         """Of every resident CTA, its cluster's."""
         self.kernel = 0
+        self.allocations: dict[int, dict[int, Record]] = {}
+        """CTA -> block of 32 columns -> the tcgen05.alloc that holds it."""
+        self._handed_over: set[tuple[Record, Agent]] = set()
         self.machine: Any = None
         self.zeros = zeros
+        self._deadline = deadline
+        self._events = 0
         self.lets_dependents_in = False
         """The current kernel has executed griddepcontrol.launch_dependents."""
 
@@ -141,6 +155,8 @@ class Checker(Observer):
             del self.agents[key]
         for cta in ctas:
             del self.domains[cta]
+            self.allocations.pop(cta, None)
+        self._handed_over.clear()
         self.memories.drop(ctas)
         self.exits.drop(ctas)
         self.meetings.drop(ctas)
@@ -150,18 +166,24 @@ class Checker(Observer):
 
     def on_access(self, access: Access) -> None:
         """A synchronous access."""
+        if self._deadline is not None:
+            self._check_time(self._deadline)
         space = access.space
         if space is Space.LOCAL:
             return
         origin = access.origin
         agent = self.agents[origin.cta, origin.warp]
+        strong = access.volatile or access.kind is AccessKind.ATOMIC
+        if strong and access.kind is AccessKind.READ:
+            poll = (origin.line, int(access.addresses[0]), self.races.num_writes, agent.version)
+            if poll == agent.poll:
+                return  # it polls, and nobody has written anything since
         shadow = self.memories.shadow(access)
         lanes = origin.lanes
         if access.proxy is Proxy.TENSORMAP:
             if shadow is not None:
                 check_tensor_map(self.reporter, shadow, access, agent)
             return
-        strong = access.volatile or access.kind is AccessKind.ATOMIC
         if strong:
             self.flags.before(access, agent)
         if shadow is not None:
@@ -182,6 +204,13 @@ class Checker(Observer):
                 self.exits.expose(access.owner, record)
         if strong:
             self.flags.after(access, agent)
+            if access.kind is AccessKind.READ:
+                agent.poll = (*poll[:3], agent.version)
+
+    def _check_time(self, deadline: float) -> None:
+        self._events += 1
+        if not self._events & 255 and time.perf_counter() > deadline:
+            raise OutOfTimeError("the time for checking is over")
 
     def out_of_bounds(self, message: str) -> None:
         """A global read outside of all buffers was let through."""
@@ -239,6 +268,8 @@ class Checker(Observer):
             if shadow is None:
                 continue
             region = self.memories.region(shadow, access)
+            if access.space is Space.TENSOR and self.strict:
+                self._follow_allocation(record, views)
             if record.kind is AccessKind.READ:
                 self.races.read(shadow, region, record, views)
             else:
@@ -247,6 +278,15 @@ class Checker(Observer):
                 self.races.write(shadow, region, record, views)
             if access.space is Space.SHARED:
                 self.exits.expose(access.owner, record)
+
+    def _follow_allocation(self, record: Record, views: Sequence[View]) -> None:
+        """The warp that allocated columns must have handed them over with tcgen05 fences."""
+        access = record.access
+        column = int(access.addresses[0]) // 4 % TENSOR_COLUMNS
+        found = self.allocations.get(access.owner, {}).get(column // 32)
+        if found is not None and (found, record.agent) not in self._handed_over:
+            self._handed_over.add((found, record.agent))
+            check_frontier(self.reporter, found, record, views)
 
     def on_commit(
         self, origin: Origin, group: str, operations: Sequence[AsyncOperation],
@@ -264,6 +304,8 @@ class Checker(Observer):
 
     def on_barrier(self, event: BarrierEvent) -> None:
         """An mbarrier operation."""
+        if self._deadline is not None:
+            self._check_time(self._deadline)
         origin = event.origin
         agent = self.agents[origin.cta, origin.warp] if origin is not None else None
         kind = event.kind
@@ -352,12 +394,19 @@ class Checker(Observer):
         region = self.memories.region(shadow, access)
         agent = self.agents[origin.cta, origin.warp]
         record = Record(
-            AccessKind.WRITE, Proxy.TCGEN05, "tcgen05_dealloc", agent, origin, access,
+            AccessKind.WRITE, Proxy.TCGEN05, f"tcgen05_{kind}", agent, origin, access,
             ((agent.first + clocks.ACCESSES, agent.mark()),), kernel=self.kernel,
         )  # fmt: skip
         if kind == "dealloc":
             view = View(agent, origin.lanes, agent.clock_of(origin.lanes))
             self.races.free(shadow, region, record, (view,))
+            found = self.allocations.get(origin.cta, {})
         else:
             region.put(shadow.writers, 0)
             region.put(shadow.readers, 0)
+            found = self.allocations.setdefault(origin.cta, {})
+        for block in range(column // 32, (column + num_columns) // 32):
+            if kind == "alloc":
+                found[block] = record
+            else:
+                found.pop(block, None)

@@ -64,6 +64,8 @@ class Agent:
         self.loads = 0
         """tcgen05.ld waits so far."""
         self.stores = 0
+        self.poll: tuple[int, int, int, int] | None = None
+        """Its last strong read: line, address, writes so far, its version."""
         self.copies = Stream(self.first + clocks.COPIES)
         self.num_copies = 0
         """cp.async issued."""
@@ -202,7 +204,9 @@ class Agent:
         """tcgen05.fence::before_thread_sync: own finished tcgen05 work may be published."""
         own = [self.first + clocks.LOADS, self.first + clocks.STORES]
         own += [s.component for s in self.tensor.values()]
+        cut = self.cut()
         for clock in self.clocks_of(mask):
+            clock.set(self.first + clocks.ACCESSES, cut, clocks.TENSOR)  # tcgen05.alloc
             for component in own:
                 clock.set(component, clock.get(component), clocks.TENSOR)
 

@@ -41,6 +41,7 @@ class Races:
         self.reporter = reporter
         self.uninitialised = uninitialised
         """Report reads of memory that nothing wrote."""
+        self.num_writes = 0
 
     def read(self, shadow: Shadow, region: Region, record: Record, views: Views) -> None:
         """Bytes are read."""
@@ -60,6 +61,7 @@ class Races:
 
     def write(self, shadow: Shadow, region: Region, record: Record, views: Views) -> None:
         """Bytes are written."""
+        self.num_writes += 1
         table = shadow.table
         if not record.number:
             table.add(record)

@@ -41,8 +41,10 @@ class Registers:
         )
 
     def hazard(self, origin: Origin, kind: str, registers: tuple[str, ...]) -> None:
-        """Registers of a wgmma are used against its rules."""
-        code = "WGMMA-FENCE-MISSING" if kind == "fence" else "ACCUMULATOR-IN-FLIGHT"
+        """Registers are used against the rules of a wgmma or tcgen05.ld."""
+        code = {"fence": "WGMMA-FENCE-MISSING", "load": "WAIT-MISSING"}.get(
+            kind, "ACCUMULATOR-IN-FLIGHT"
+        )
         if self.reporter.repeats(code, origin.line):
             return
         more = f" and {len(registers) - _SHOWN} more" if len(registers) > _SHOWN else ""
@@ -52,8 +54,15 @@ class Registers:
             "fence": f"uses {names}, which were written since the last wgmma.fence",
             "read": f"reads {names}, accumulators of a wgmma that was not waited for",
             "write": f"writes {names}, registers of a wgmma that was not waited for",
+            "load": f"uses {names}, which a tcgen05.ld may still be loading",
         }[kind]
-        self.reporter.add(code, f"`{act}` by {warps_text(origin)} {text}", origin)
+        fix, severity = "", ""
+        if kind == "load":
+            fix = "execute tcgen05.wait::ld before the registers are used"
+            # Hardware guards the registers, and tutorials of CUTLASS rely on it.
+            severity = "" if self.reporter.strict else "warning"
+        message = f"`{act}` by {warps_text(origin)} {text}"
+        self.reporter.add(code, message, origin, fix=fix, severity=severity)
 
     def setmaxnreg(self, origin: Origin, kind: str, count: int) -> None:
         """setmaxnreg took effect."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.buffers import initial_bytes
-from ptxgen.emulator.checker import Checker
+from ptxgen.emulator.checker import Checker, OutOfTimeError
 from ptxgen.emulator.checker_faults import report_fault
 from ptxgen.emulator.checker_report import Reporter
 from ptxgen.emulator.device import EmulatorDevice
@@ -106,9 +106,9 @@ def check(
     only what stops a run and what differs between runs. on_race: raise stops at the first error.
     uninitialized_memory: nan (poison, and reads of it are reported) or zero (neither).
     out_of_bounds_reads: raise, or uninitialized (global reads outside of buffers give poison).
-    outputs: buffers to compare, None = all whose role is not in. max_seconds: no further run
-    begins after it. resident_clusters: as in Options; None = 1, and the whole grid where that
-    does not come to an end.
+    outputs: buffers to compare, None = all whose role is not in. max_seconds: where it is over,
+    the run at hand stops (if races are detected) and no further one begins. resident_clusters: as
+    in Options; None = 1, and the whole grid where that does not come to an end.
 
     Raises: ArgumentError, LaunchError, PtxError; HazardError if on_race is raise.
     """
@@ -118,6 +118,7 @@ def check(
     plan = _Plan(
         ptx, launches, buffers or {}, strict, exact, detect_races, on_race,
         uninitialized_memory == "nan", out_of_bounds_reads == "raise", resident_clusters,
+        None if max_seconds is None else began + max_seconds,
     )  # fmt: skip
     names = outputs if outputs is not None else plan.outputs()
     runs: list[ScheduleRun] = []
@@ -125,7 +126,7 @@ def check(
     found: dict[tuple[Any, ...], Finding] = {}
     contents: list[dict[str, bytes]] = []
     for schedule, seed in [(s, n) for s in schedules for n in (seeds if s == "random" else (0,))]:
-        if runs and max_seconds is not None and time.perf_counter() - began > max_seconds:
+        if runs and plan.deadline is not None and time.perf_counter() > plan.deadline:
             skipped.append(f"{schedule}:{seed}")
             continue
         run, findings, result = plan.run(schedule, seed, names)
@@ -160,6 +161,7 @@ class _Plan:
     poison: bool
     bounds: bool
     resident_clusters: int | None
+    deadline: float | None
 
     def outputs(self) -> tuple[str, ...]:
         """Buffers that some launch may write."""
@@ -191,7 +193,7 @@ class _Plan:
         if self.detect_races:
             checker = Checker(
                 strict=self.strict, on_race=self.on_race, uninitialised=self.poison,
-                zeros=not self.poison,
+                zeros=not self.poison, deadline=self.deadline,
             )  # fmt: skip
             reporter = checker.reporter
             roles = {b.name: b.role for n in self.launches for b in n.buffers}
@@ -210,6 +212,8 @@ class _Plan:
             result = {name: device.read(addresses[name], sizes[name]) for name in outputs}
         except HazardError:
             raise
+        except OutOfTimeError as over:
+            error = str(over)
         except EmulationError as fault:
             error = str(fault)
             report_fault(reporter, fault)
