@@ -47,6 +47,9 @@ class LazyGroup(click.Group):
         except PtxgenError as error:
             click.echo(f"error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except MemoryError as error:
+            click.echo(f"error: not enough memory on this host: {error}; try less", err=True)
+            ctx.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -29,6 +29,9 @@ PAIRS = (("bf16",), ("f16",), ("tf32",), NARROW_FLOATS, INTEGERS)
 """A and B come from one of these groups. Each kernel says which it computes."""
 PROMOTION_K = 128
 """K elements whose products are summed in the tensor core before an FP32 add, if promoted."""
+MAX_EXTENT = (1 << 31) - 1
+"""Most rows or columns: TMA coordinates are signed 32-bit numbers, and those of the other kernels
+are unsigned ones that may pass the end by less than a tile."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
@@ -84,6 +87,8 @@ class Gemm:
             object.__setattr__(self, name, int(value))
             if value < 0:
                 raise ProblemError(f"{name} must be >= 0, got {value}")
+            if int(value) > MAX_EXTENT and not name.endswith("stride"):
+                raise ProblemError(f"{name}={value} must be at most {MAX_EXTENT}")
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real):
             raise ProblemError(f"alpha must be a real number, got {self.alpha!r}")
         if math.isfinite(self.alpha) and abs(self.alpha) > FLOAT32_MAX:

@@ -1,6 +1,7 @@
 """One run of a kernel on a device, with its result checked."""
 
 import hashlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import numpy as np
 
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.buffers import initial_bytes
-from ptxgen.errors import LaunchError
+from ptxgen.errors import ArgumentError, LaunchError
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands
 from ptxgen.packing import storage
@@ -78,6 +79,8 @@ def run_gemm(
 
     Raises: ArgumentError, and as `Device.launch`.
     """
+    if not math.isfinite(problem.alpha):
+        raise ArgumentError(f"alpha must be finite for a result to be checked, got {problem.alpha}")
     operands = make_operands(problem, data, seed)
     emulated = device.name == "emulator"
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)

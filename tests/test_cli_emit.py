@@ -108,6 +108,8 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
         (("--a", "e4m3", "--arch", "sm_80"), "mma.sync has FP8 from sm_89 on"),
         (("--a", "bf16", "--b", "f16"), "must be bf16 with bf16"),
         (("--m", "-1"), "m must be >= 0, got -1"),
+        (("--m", str(1 << 31)), "m=2147483648 must be at most 2147483647"),
+        (("--alpha", "1e39"), "alpha=1e+39"),
         (("--tile", "128x256", "--stages", "9"), "try stages<=4"),
         (("--tile", "96x64"), "tile_m=96 must be one of"),
         (("--k", "100", "--a", "e4m3", "--warpgroups", "2"), "gemm_mma has no --warpgroups"),

@@ -223,6 +223,23 @@ def test_an_unknown_device_is_a_usage_error(name: str) -> None:
     assert "device must be auto, emulator, gpu or gpu:INDEX" in result.stderr
 
 
+@pytest.mark.parametrize("alpha", ["nan", "inf"])
+def test_a_result_that_cannot_be_checked_is_refused(alpha: str) -> None:
+    result = CliRunner().invoke(group, ["run", "gemm", "--device", "emulator", "--alpha", alpha])
+    assert result.exit_code == 2
+    assert "alpha must be finite for a result to be checked" in result.stderr
+
+
+def test_a_problem_too_large_for_the_host_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError("no room for A")
+
+    monkeypatch.setattr("ptxgen.trial.make_operands", refuse)
+    result = CliRunner().invoke(group, ["run", "gemm", "--device", "emulator"])
+    assert result.exit_code == 1
+    assert result.stderr == "error: not enough memory on this host: no room for A; try less\n"
+
+
 def test_no_gpu_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     from ptxgen.errors import ToolMissingError
     from ptxgen.launcher.device import GpuDevice

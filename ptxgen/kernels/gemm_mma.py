@@ -52,8 +52,6 @@ FP8_VERSION = "8.4"
 """First `.version` with FP8 in mma.sync."""
 RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their B tiles are read from L2."""
-MAX_SIZE = (1 << 31) - 1
-"""M, N and K: positions are unsigned 32-bit numbers that may pass the end by less than a tile."""
 ACCUMULATIONS = {"fast": "accumulation_mma_fast", "promoted": "accumulation_mma_promoted"}
 UNIT = "mma"
 """The tensor core's instruction, as ptxgen.verification models it."""
@@ -104,9 +102,6 @@ def _check_serves(problem: Gemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    for name in ("m", "n", "k"):
-        if getattr(problem, name) > MAX_SIZE:
-            raise ConfigError(f"{name}={getattr(problem, name)} must be at most {MAX_SIZE}")
     for operand, field in (("a", "a_copy_bytes"), ("b", "b_copy_bytes"), ("d", "d_store_bytes")):
         used, widest = getattr(config, field), widest_access(problem, operand)
         if problem.extent_bytes(operand) and used > widest:
