@@ -10,14 +10,21 @@ hand: the kernel assembles and emulates. Source: shared/reference/ptx.md D10, D1
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from dataclasses import fields, replace
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.blockscaled_config import (
+    NAME,
+    TILE_K_BYTES,
+    TILE_N_STEP,
+    Config,
+    check_kind,
+    check_shape,
+    fitting_columns,
+)
 from ptxgen.launch import Buffer, Param, TensorMap
-from ptxgen.layout import OperandTile, align_up
 from ptxgen.operand_maps import (
     byte_map,
     check_byte_operand,
@@ -36,7 +43,7 @@ from ptxgen.scale_tiles import (
     num_atoms,
     packed_scale_bytes,
 )
-from ptxgen.tcgen05_config import TARGET, TARGETS, Tcgen05Config
+from ptxgen.tcgen05_config import TARGET, TARGETS
 from ptxgen.tcgen05_descriptors import BlockScaledDescriptor, SmemDescriptor
 from ptxgen.tcgen05_plans import (
     NUM_SMS,
@@ -46,193 +53,21 @@ from ptxgen.tcgen05_plans import (
     operand_map_params,
     smem_map,
 )
-from ptxgen.tmem import TMEM_COLUMNS
 
 __all__ = ["NAME", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
            "default_config", "plan"]  # fmt: skip
 
-NAME = "gemm_sm100_blockscaled"
 UNIT = "tcgen05"
 """The Tensor Core's instruction, which decides how sums are rounded."""
-KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
-TILE_K_BYTES = 128
-"""Shared memory that one row of a k-tile takes: one row of the widest swizzle."""
 MMA_K_BYTES = 32
 CORE_BYTES = 128
 """Eight rows of 16 bytes: the stride between groups of rows of an atom of scales."""
-TILE_N_STEP = 64
-"""Tiles begin at whole or half atoms of scales. Finer steps are not known to work on hardware."""
 NVF4_VERSION = "8.7"
 """First `.version` with mxf4nvf4 on sm_100a."""
-COLUMN_STEP = 16
-"""What the columns of an MMA are a multiple of."""
 SWAPPED_ROWS = 64
 """Operands are swapped unasked up to this many rows of A. A guess, see gemm_sm100."""
 DEFAULT_STAGES = 8
 """Stages beyond which more are not chosen unasked."""
-
-
-@dataclass(frozen=True)
-class Config(Tcgen05Config):
-    """What may be tuned, and what the text depends on. `str()` is its name."""
-
-    NAME: ClassVar[str] = NAME
-
-    tile_k: int = 128
-    kind: str = "mxf8f6f4"
-    """The MMA's kind: mxf8f6f4; or for e2m1 mxf4 (mx32) or mxf4nvf4 (mx32 or nv16)."""
-    scale_slots: int = 4
-    """k-tiles whose scales are in tensor memory at once, at most `stages`."""
-
-    @property
-    def name_parts(self) -> tuple[str, ...]:
-        """The words of the config's name."""
-        parts = super().name_parts
-        return (*parts[:2], self.kind, *parts[2:], f"f{self.scale_slots}")
-
-    @property
-    def is_fp4(self) -> bool:
-        """Whether the kind takes two e2m1 from a byte; mxf8f6f4 wants each in a byte of its own."""
-        return self.kind != "mxf8f6f4"
-
-    def _operand_tile(self, operand: str, extent: int, slices: int) -> OperandTile:
-        """A tile, in bytes along K if the kind is fp4."""
-        tile = super()._operand_tile(operand, extent, slices)
-        return replace(tile, dtype=dtype("u8"), k=self.tile_k // 2) if self.is_fp4 else tile
-
-    @property
-    def column_step(self) -> int:
-        """What the columns of an MMA are a multiple of."""
-        return COLUMN_STEP
-
-    @property
-    def mma_k(self) -> int:
-        """K of one MMA, in elements."""
-        return 64 if self.is_fp4 else 32
-
-    @property
-    def scales_per_mma(self) -> int:
-        """Scales along K of one MMA: 1, 2 or 4."""
-        return max(1, self.mma_k // MICRO_SCALES[self.scale][0])
-
-    @property
-    def atoms(self) -> int:
-        """Atoms along K that hold the scales of one k-tile."""
-        scales = self.tile_k // self.mma_k * self.scales_per_mma
-        return 1 if self.scale == "mx128" else num_atoms(scales, ATOM_SCALES)
-
-    @property
-    def scale_tiles(self) -> tuple[ScaleTile, ...]:
-        """Scales of one k-tile: of this CTA's rows of the MMA, and of all its columns."""
-        extents = zip(self.operands, (self.rows, self.columns), strict=True)
-        return tuple(ScaleTile(o, num_atoms(n, ATOM_ROWS), self.atoms) for o, n in extents)
-
-    @property
-    def scale_columns(self) -> int:
-        """Columns of tensor memory for the scales of one k-tile."""
-        return sum(tile.columns for tile in self.scale_tiles)
-
-    @property
-    def tmem_regions(self) -> list[tuple[str, int, str]]:
-        """(name, columns, what) of everything in tensor memory."""
-        scales = [
-            (f"sf{tile.operand}[{slot}]", tile.columns, f"scales of {tile.operand.upper()}")
-            for slot in range(self.scale_slots)
-            for tile in self.scale_tiles
-        ]
-        return super().tmem_regions + scales
-
-    @property
-    def recycles_scales(self) -> bool:
-        """Whether slots of scales are fewer than stages, so that they need a ring of their own."""
-        return self.scale_slots < self.stages
-
-    @property
-    def barrier_counts(self) -> dict[str, int]:
-        """Kinds of mbarriers and how many of each."""
-        counts = super().barrier_counts
-        return counts | {"scales_read": self.scale_slots} if self.recycles_scales else counts
-
-    @property
-    def stages_that_fit(self) -> int:
-        """Stages that shared memory has room for, whatever `stages` says."""
-        return super().stages_that_fit - (1 if self.recycles_scales else 0)
-
-    @property
-    def slots_that_fit(self) -> int:
-        """Slots of scales that tensor memory has room for beside the accumulators."""
-        taken = self.accumulators * self.accumulator.columns
-        return max(0, (TMEM_COLUMNS - taken) // self.scale_columns)
-
-    def check(self) -> None:
-        """Refuse what cannot work, whatever the problem.
-
-        Raises: ConfigError with rule, value, limit and what to try.
-        """
-        self.check_values()
-        _check_kind(self)
-        _check_shape(self)
-        slots = self.scale_slots
-        if isinstance(slots, bool) or not 1 <= slots <= self.stages:
-            raise ConfigError(
-                f"scale_slots={slots} must be from 1 to stages={self.stages}, since a k-tile's "
-                "scales leave their stage with its MMAs"
-            )
-        if slots > self.slots_that_fit:
-            raise ConfigError(
-                f"scale_slots={slots} of {self.scale_columns} columns and {self.accumulators} "
-                f"accumulator(s) of {self.accumulator.columns} need more than the {TMEM_COLUMNS} "
-                f"columns of tensor memory; try scale_slots<={self.slots_that_fit}"
-                if self.slots_that_fit
-                else f"{self.accumulators} accumulator(s) of {self.accumulator.columns} columns "
-                f"leave no room for scales in the {TMEM_COLUMNS} columns of tensor memory; try "
-                "accumulators=1 or a smaller tile_n"
-            )
-        self.check_memory()
-
-
-def _check_kind(config: Config) -> None:
-    """Formats, scales and layouts that the kind has. Source: shared/reference/ptx.md D3, D10."""
-    if config.kind not in KINDS:
-        raise ConfigError(f"kind={config.kind!r} must be one of {', '.join(KINDS)}")
-    scales = {"mxf8f6f4": ("mx32", "mx128"), "mxf4": ("mx32",), "mxf4nvf4": ("mx32", "nv16")}
-    if config.scale not in scales[config.kind]:
-        raise ConfigError(
-            f"kind={config.kind} has no scale={config.scale}; must be "
-            f"{' or '.join(scales[config.kind])}"
-        )
-    if config.is_fp4 and (config.a, config.b) != ("e2m1", "e2m1"):
-        raise ConfigError(
-            f"kind={config.kind} multiplies e2m1 with e2m1, got {config.a} with {config.b}; try "
-            "kind=mxf8f6f4"
-        )
-    if config.swizzle_bytes != TILE_K_BYTES:
-        raise ConfigError(
-            f"swizzle={config.swizzle_bytes or 'none'} must be {TILE_K_BYTES}: a k-tile is one row "
-            "of it, which whole atoms of scales cover"
-        )
-    tile_k = 2 * TILE_K_BYTES if config.is_fp4 else TILE_K_BYTES
-    if config.tile_k != tile_k:
-        raise ConfigError(f"tile_k={config.tile_k} must be {tile_k} for kind={config.kind}")
-
-
-def _check_shape(config: Config) -> None:
-    names = ("tile_n", "tile_m") if config.swap_ab else ("tile_m", "tile_n")
-    if config.rows != ATOM_ROWS:
-        raise ConfigError(
-            f"{names[0]}={config.rows} must be {ATOM_ROWS}: block-scaled MMAs have 128 rows for "
-            "each CTA, and half atoms of scales are not known to work"
-        )
-    n = config.columns
-    if isinstance(n, bool) or n % TILE_N_STEP or not TILE_N_STEP <= n <= 256:
-        raise ConfigError(
-            f"{names[1]}={n} must be a multiple of {TILE_N_STEP} from {TILE_N_STEP} to 256, so "
-            f"that tiles begin at whole or half atoms of scales; try {names[1]}={_fitting_n(n)}"
-        )
-
-
-def _fitting_n(n: int) -> int:
-    return min(256, align_up(max(n, TILE_N_STEP), TILE_N_STEP))
 
 
 def check_operands(problem: Gemm) -> None:
@@ -300,11 +135,11 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
         alone = cluster in chosen and int(chosen[cluster]) % 2
         values["cta_group"] = 1 if rows <= ATOM_ROWS or alone else 2
     values.setdefault(cluster, values["cta_group"])
-    values.setdefault(width, min(192, _fitting_n(columns)))
+    values.setdefault(width, min(192, fitting_columns(columns)))
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
-    _check_kind(config)
-    _check_shape(config)
+    check_kind(config)
+    check_shape(config)
     if "accumulators" not in chosen and config.slots_that_fit < 2:
         config = replace(config, accumulators=1)
     if "stages" not in chosen:
