@@ -185,6 +185,11 @@ class Config:
         )
 
     @property
+    def clears_a(self) -> bool:
+        """Whether wgmma may read rows of A's tile that no tile has loaded yet."""
+        return not self.swap_ab or self.token_step > TOKEN_ROWS
+
+    @property
     def token_boxes(self) -> tuple[int, ...]:
         """Rows of the TMA boxes from which any multiple of 8 rows of A is put together."""
         largest = 1 << self.tile_m.bit_length() - 1

@@ -98,6 +98,15 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "a_qualifiers": ".multicast::cluster" if config.cluster_n > 1 else "",
         "a_operands": ", %both_ctas" if config.cluster_n > 1 else "",
         "stop": hex(STOP),
+        "clears_a": config.clears_a,
+        "clear_step": 16 * config.cta_threads,
+        "a_stages": [
+            {
+                "offset": regions[f"a[{i}]"],
+                "end": regions[f"a[{i}]"] + a_tile.nbytes,
+            }
+            for i in range(config.stages)
+        ],
         "trims_k": config.trims_k,
         "clips": config.mode in ("batched", "kgrouped"),
         "adds": config.mode == "kgrouped",

@@ -69,7 +69,11 @@ def _parts(config: Config) -> dict[str, str]:
         else "promotion_blocks"
     )  # fmt: skip
     return {
-        "start": "start_multicast" if config.cluster_ctas > 1 else "start_cta",
+        "start": (
+            "start_multicast" if config.cluster_ctas > 1
+            else "start_all" if config.clears_a
+            else "start_cta"
+        ),
         "scheduler": "scheduler_rows" if config.index == "rows" else "scheduler_grouped",
         "groups": {
             "masked": "groups_masked", "contiguous": "groups_offsets",
