@@ -1,4 +1,4 @@
-"""grouped_sm90 passes the strict checker: no race, no undefined byte, the same bits in any order."""
+"""grouped_sm90 passes the strict checker: no race, no undefined byte, the same bits always."""
 
 from typing import Any
 
