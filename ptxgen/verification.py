@@ -282,8 +282,11 @@ def verify(
     bound = error_bound(problem, magnitude, reference, min(share, 1.0))
     overflow = np.abs(reference) > dtype(problem.d).max_finite
     with np.errstate(invalid="ignore"):
-        error = np.abs(d[checked].astype(np.float64) - reference)
-    error = np.where(overflow, 0.0, error)
+        found = d[checked].astype(np.float64)
+        error = np.abs(found - reference)
+        largest = np.abs(found) >= dtype(problem.d).max_finite
+    as_large = largest & (np.sign(found) == np.sign(reference))
+    error = np.where(overflow, np.where(as_large, 0.0, np.inf), error)
     ratio = np.where(np.isfinite(error), error, np.inf) / bound
     place = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     mismatches = 0

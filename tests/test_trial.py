@@ -13,10 +13,11 @@ from ptxgen.cli import group
 from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import DeadlockError, LaunchError
 from ptxgen.launch import Buffer, Launch, Param
-from ptxgen.operands import Array, make_operands
+from ptxgen.operands import Array, Operands, make_operands
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
 from ptxgen.trial import GUARD_BYTES, run_gemm, run_launch
+from ptxgen.verification import verify
 
 PROBLEM = Gemm(96, 80, 64, d_stride=88)
 KEYS = {"schema", "ok", "device", "kernel", "config", "seconds", "max_error_over_bound", "worst"}
@@ -61,6 +62,17 @@ def test_a_right_result_passes() -> None:
     trial = run_gemm(PROBLEM, LAUNCH, "", NumpyDevice(), data="integers")
     assert trial.ok
     assert trial.stray_bytes == 0
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1000.0, -np.inf, np.nan])
+def test_an_element_that_overflows_must_be_as_large_as_its_dtype_holds(wrong: float) -> None:
+    problem = Gemm(8, 16, 32, "f16", "f16", "f16")
+    a, b = np.full((8, 32), 6e4, np.float16), np.full((16, 32), 6e4, np.float16)
+    operands = Operands(a, b, None, None)
+    d = np.full((8, 16), np.inf, np.float16)
+    assert verify(problem, operands, d).ok
+    d[3, 5] = wrong
+    assert not verify(problem, operands, d).ok
 
 
 @pytest.mark.parametrize("index", [(0, 0), (95, 79), (17, 40)])
