@@ -28,7 +28,7 @@ def test_what_does_not_fit_is_refused_with_its_parts() -> None:
 )
 def test_the_four_warps_hold_each_element_once(group: int, tile_m: int, letter: str) -> None:
     layout = AccumulatorLayout.of(group, tile_m, 64)
-    held = []
+    held: list[tuple[int, int]] = []
     for warp in range(4):
         row = warp % layout.row_warps * layout.warp_rows
         column = warp // layout.row_warps * layout.columns
