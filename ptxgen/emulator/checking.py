@@ -96,7 +96,7 @@ def check(
     out_of_bounds_reads: str = "raise",
     outputs: Sequence[str] | None = None,
     max_seconds: float | None = None,
-    resident_clusters: int | None = None,
+    resident_clusters: int = 1,
 ) -> Report:
     """Run `launch` of `ptx` under every schedule and compare the results.
 
@@ -108,7 +108,7 @@ def check(
     out_of_bounds_reads: raise, or uninitialized (global reads outside of buffers give poison).
     outputs: buffers to compare, None = all whose role is not in. max_seconds: where it is over,
     the run at hand stops (if races are detected) and no further one begins. resident_clusters: as
-    in Options; None = 1, and the whole grid where that does not come to an end.
+    in Options.
 
     Raises: ArgumentError, LaunchError, PtxError; HazardError if on_race is raise.
     """
@@ -160,7 +160,7 @@ class _Plan:
     on_race: str
     poison: bool
     bounds: bool
-    resident_clusters: int | None
+    resident_clusters: int
     deadline: float | None
 
     def outputs(self) -> tuple[str, ...]:
@@ -172,21 +172,6 @@ class _Plan:
         self, schedule: str, seed: int, outputs: Sequence[str]
     ) -> tuple[ScheduleRun, list[Finding], dict[str, bytes]]:
         """One run: what it was, what was found, and the outputs if it came to its end."""
-        if self.resident_clusters is not None:
-            return self._run(schedule, seed, outputs, self.resident_clusters)
-        first = self._run(schedule, seed, outputs, 1)
-        grid = self.launches[0].grid_ctas
-        clusters = self.launches[0].cluster_ctas
-        alone = all(g == c for g, c in zip(grid, clusters, strict=True))
-        if alone or not any(f.code == "DEADLOCK" for f in first[1]):
-            return first
-        # It may be waiting for another cluster of the grid.
-        second = self._run(schedule, seed, outputs, 0)
-        return first if any(f.code == "DEADLOCK" for f in second[1]) else second
-
-    def _run(
-        self, schedule: str, seed: int, outputs: Sequence[str], resident: int
-    ) -> tuple[ScheduleRun, list[Finding], dict[str, bytes]]:
         began = time.perf_counter()
         checker: Checker | None = None
         reporter = Reporter(self.strict, self.on_race)
@@ -198,7 +183,7 @@ class _Plan:
             reporter = checker.reporter
             roles = {b.name: b.role for n in self.launches for b in n.buffers}
             checker.memories.read_only = {name for name, role in roles.items() if role == "in"}
-        options = Options(schedule, seed, self.exact, resident)
+        options = Options(schedule, seed, self.exact, self.resident_clusters)
         device = EmulatorDevice(options, checker)
         if not self.bounds:
             device.memory = LenientMemory(track=checker is not None, on_miss=checker)
