@@ -5,6 +5,7 @@ where a peer knows other scales than the problem has, it gets one scale per tens
 is checked against that problem.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -67,18 +68,22 @@ class Peer:
 
         Raises: PeerError if it is not installed, or refuses the problem.
         """
-        torch = _torch()
+        torch = torch_module()
         try:
             torch.cuda.set_device(watch.device.index)
             calls = [self.prepare(workload, copy) for copy in workload.copies]
             torch.cuda.synchronize()  # the scales were filled on another stream
-            return _capture(self.name, torch, watch, calls)
+            return capture(self.name, torch, watch, calls)
         except (RuntimeError, ValueError, TypeError) as error:  # torch's and DeepGEMM's refusals
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise PeerError(f"{self.name}: {first}") from error
 
 
-def _torch() -> Any:
+def torch_module() -> Any:
+    """torch, with a GPU.
+
+    Raises: PeerError if it is not here.
+    """
     try:
         torch = import_module("torch")
     except ImportError as error:
@@ -101,12 +106,13 @@ class _DeviceBytes:
         }
 
 
-def _tensor(torch: Any, address: int, shape: tuple[int, int], name: str) -> Any:
+def device_tensor(torch: Any, address: int, shape: tuple[int, ...], name: str) -> Any:
+    """A tensor over our bytes at `address`, without a copy."""
     kind = {
         "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "bf16": torch.bfloat16,
         "f16": torch.float16, "f32": torch.float32,
     }[name]  # fmt: skip
-    nbytes = shape[0] * shape[1] * kind.itemsize
+    nbytes = math.prod(shape) * kind.itemsize
     flat = torch.as_tensor(_DeviceBytes(address, nbytes), device="cuda")
     return flat.view(kind).view(shape)
 
@@ -115,13 +121,14 @@ def _operands(torch: Any, workload: Workload, copy: Mapping[str, int]) -> tuple[
     """A [M,K], B as stored [N,K] and D [M,N] of one copy, as tensors over our buffers."""
     p = workload.problem
     return (
-        _tensor(torch, copy["a"], p.a_shape, p.a),
-        _tensor(torch, copy["b"], p.b_shape, p.b),
-        _tensor(torch, copy["d"], p.d_shape, p.d),
+        device_tensor(torch, copy["a"], p.a_shape, p.a),
+        device_tensor(torch, copy["b"], p.b_shape, p.b),
+        device_tensor(torch, copy["d"], p.d_shape, p.d),
     )
 
 
-def _capture(name: str, torch: Any, watch: Stopwatch, calls: Sequence[Call]) -> Contender:
+def capture(name: str, torch: Any, watch: Stopwatch, calls: Sequence[Call]) -> Contender:
+    """Calls on torch's current stream, captured into a graph over all copies."""
     stream = torch.cuda.ExternalStream(watch.stream)
 
     def all_copies() -> None:
@@ -146,7 +153,7 @@ def _capture(name: str, torch: Any, watch: Stopwatch, calls: Sequence[Call]) -> 
 
 def _scaled_mm(fast: bool, by_row: bool) -> Callable[[Workload, Mapping[str, int]], Call]:
     def prepare(workload: Workload, copy: Mapping[str, int]) -> Call:
-        torch = _torch()
+        torch = torch_module()
         a, b, d = _operands(torch, workload, copy)
         p = workload.problem
         shapes = ((p.m, 1), (1, p.n)) if by_row else ((), ())
@@ -162,7 +169,7 @@ def _scaled_mm(fast: bool, by_row: bool) -> Callable[[Workload, Mapping[str, int
 
 
 def _mm(workload: Workload, copy: Mapping[str, int]) -> Call:
-    torch = _torch()
+    torch = torch_module()
     a, b, d = _operands(torch, workload, copy)
     return lambda: torch.mm(a, b.t(), out=d)
 
@@ -175,7 +182,7 @@ def _deep_gemm() -> Any:
 
 
 def _deep_gemm_fp8(workload: Workload, copy: Mapping[str, int]) -> Call:
-    torch, deep_gemm = _torch(), _deep_gemm()
+    torch, deep_gemm = torch_module(), _deep_gemm()
     a, b, d = _operands(torch, workload, copy)
     p = workload.problem
     blocks_k, blocks_n = -(-p.k // 128), -(-p.n // 128)
@@ -186,7 +193,7 @@ def _deep_gemm_fp8(workload: Workload, copy: Mapping[str, int]) -> Call:
 
 
 def _deep_gemm_bf16(workload: Workload, copy: Mapping[str, int]) -> Call:
-    torch, deep_gemm = _torch(), _deep_gemm()
+    torch, deep_gemm = torch_module(), _deep_gemm()
     a, b, d = _operands(torch, workload, copy)
     return lambda: deep_gemm.bf16_gemm_nt(a, b, d)
 

@@ -147,7 +147,7 @@ def run(
     return {
         "schema": SCHEMA,
         "hardware": {**asdict(device.properties), **sampler.limits()},
-        "environment": {**asdict(environment), **_software(), "commit": _commit()},
+        "environment": {**asdict(environment), **software_of(), "commit": commit_of()},
         "measured_by": measured_by,
         "started_at": started_at,
         "seconds": time.monotonic() - began,
@@ -312,7 +312,8 @@ def _line(result: Result) -> str:
     return f"{result.ours.median * 1e6:.2f} us, {result.tflops:.0f} TFLOPS{beside}"
 
 
-def _software() -> dict[str, str]:
+def software_of() -> dict[str, str]:
+    """Versions of what a measurement depends on."""
     found = {"python": platform.python_version(), "os": platform.platform()}
     for name in ("torch", "deep-gemm", "cuda-bindings", "numpy", "ptxgen"):
         try:
@@ -322,7 +323,7 @@ def _software() -> dict[str, str]:
     return found
 
 
-def _commit() -> str | None:
+def commit_of() -> str | None:
     """The commit of the checkout that this runs from; None where there is no git."""
     try:
         done = subprocess.run(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED
 from ptxgen.commands.options import (
     TARGETS,
     config_options,
@@ -21,7 +22,7 @@ CUSTOM = "custom"
 
 
 @click.command("bench")
-@click.argument("target", type=click.Choice(TARGETS))
+@click.argument("target", type=click.Choice((*TARGETS, GROUPED)))
 @problem_options
 @config_options
 @measurement_options
@@ -36,6 +37,7 @@ CUSTOM = "custom"
     metavar="NAME,...",
     help="cublaslt, torch, deepgemm, all, none, or the peers' own names.",
 )
+@click.option("--both-ways", is_flag=True, help="Of grouped: swapped and not, side by side.")
 @click.option(
     "--peer-table",
     metavar="PATH",
@@ -60,6 +62,7 @@ def command(
     list_sets: bool,
     config_json: str | None,
     peers: str,
+    both_ways: bool,
     peer_table: str | None,
     time_budget: float | None,
     rounds: int | None,
@@ -76,6 +79,17 @@ def command(
     Every result is checked before it is timed. Ratios are times of the peer over ours; shapes that
     lose are listed. Exits with 5 if a result is wrong.
     """
+    if target == GROUPED:
+        from ptxgen.commands.grouped_bench import bench_grouped, list_grouped
+
+        if list_sets:
+            list_grouped()
+        else:
+            bench_grouped(
+                set_names, kind_names, peers, both_ways, time_budget, rounds, executor, gpu_index,
+                measured_by, output, as_json,
+            )  # fmt: skip
+        return
     if list_sets:
         _list()
         return
