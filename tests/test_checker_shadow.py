@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ptxgen.emulator.checker_agents import Agent
-from ptxgen.emulator.checker_races import Races, View
+from ptxgen.emulator.checker_order import View
+from ptxgen.emulator.checker_races import Races
 from ptxgen.emulator.checker_report import Reporter
 from ptxgen.emulator.clocks import ACCESSES, Domain
 from ptxgen.emulator.observer import Access, AccessKind, Origin, Proxy, Space

@@ -18,10 +18,12 @@ from ptxgen.emulator.checker_faults import current_line
 from ptxgen.emulator.checker_flags import Flags
 from ptxgen.emulator.checker_memories import Memories
 from ptxgen.emulator.checker_operations import Operations
-from ptxgen.emulator.checker_races import Races, View
+from ptxgen.emulator.checker_order import View
+from ptxgen.emulator.checker_races import Races
 from ptxgen.emulator.checker_registers import Registers
 from ptxgen.emulator.checker_rendezvous import Meetings
 from ptxgen.emulator.checker_report import Reporter
+from ptxgen.emulator.checker_tensor import TensorAllocations
 from ptxgen.emulator.clocks import Domain
 from ptxgen.emulator.findings import Finding
 from ptxgen.emulator.observer import (
@@ -37,8 +39,7 @@ from ptxgen.emulator.observer import (
     Space,
 )
 from ptxgen.emulator.proxies import check_tensor_map, fence_proxy
-from ptxgen.emulator.shadow import TENSOR_COLUMNS, Record
-from ptxgen.emulator.tcgen_frontier import check_frontier
+from ptxgen.emulator.shadow import Record
 from ptxgen.errors import EmulationError
 
 
@@ -70,13 +71,11 @@ class Checker(Observer):
         self.flags = Flags(strict)
         self.operations = Operations(self.barriers, self.exits)
         self.registers = Registers(self.reporter)
+        self.tensor = TensorAllocations(self.reporter, self.memories, self.races)
         self.agents: dict[tuple[int, int], Agent] = {}
         self.domains: dict[int, Domain] = {}
         """Of every resident CTA, its cluster's."""
         self.kernel = 0
-        self.allocations: dict[int, dict[int, Record]] = {}
-        """CTA -> block of 32 columns -> the tcgen05.alloc that holds it."""
-        self._handed_over: set[tuple[Record, Agent]] = set()
         self.machine: Any = None
         self.zeros = zeros
         self._deadline = deadline
@@ -155,8 +154,7 @@ class Checker(Observer):
             del self.agents[key]
         for cta in ctas:
             del self.domains[cta]
-            self.allocations.pop(cta, None)
-        self._handed_over.clear()
+        self.tensor.drop(ctas)
         self.memories.drop(ctas)
         self.exits.drop(ctas)
         self.meetings.drop(ctas)
@@ -269,7 +267,7 @@ class Checker(Observer):
                 continue
             region = self.memories.region(shadow, access)
             if access.space is Space.TENSOR and self.strict:
-                self._follow_allocation(record, views)
+                self.tensor.follow_allocation(record, views)
             if record.kind is AccessKind.READ:
                 self.races.read(shadow, region, record, views)
             else:
@@ -278,15 +276,6 @@ class Checker(Observer):
                 self.races.write(shadow, region, record, views)
             if access.space is Space.SHARED:
                 self.exits.expose(access.owner, record)
-
-    def _follow_allocation(self, record: Record, views: Sequence[View]) -> None:
-        """The warp that allocated columns must have handed them over with tcgen05 fences."""
-        access = record.access
-        column = int(access.addresses[0]) // 4 % TENSOR_COLUMNS
-        found = self.allocations.get(access.owner, {}).get(column // 32)
-        if found is not None and (found, record.agent) not in self._handed_over:
-            self._handed_over.add((found, record.agent))
-            check_frontier(self.reporter, found, record, views)
 
     def on_commit(
         self, origin: Origin, group: str, operations: Sequence[AsyncOperation],
@@ -385,28 +374,6 @@ class Checker(Observer):
 
     def on_tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
         """Tensor memory was allocated or freed."""
-        self.exits.tensor_memory(origin, kind, column, num_columns)
-        if kind not in ("alloc", "dealloc"):
-            return
-        access = self.memories.columns(origin, column, num_columns)
-        shadow = self.memories.shadow(access)
-        assert shadow is not None
-        region = self.memories.region(shadow, access)
         agent = self.agents[origin.cta, origin.warp]
-        record = Record(
-            AccessKind.WRITE, Proxy.TCGEN05, f"tcgen05_{kind}", agent, origin, access,
-            ((agent.first + clocks.ACCESSES, agent.mark()),), kernel=self.kernel,
-        )  # fmt: skip
-        if kind == "dealloc":
-            view = View(agent, origin.lanes, agent.clock_of(origin.lanes))
-            self.races.free(shadow, region, record, (view,))
-            found = self.allocations.get(origin.cta, {})
-        else:
-            region.put(shadow.writers, 0)
-            region.put(shadow.readers, 0)
-            found = self.allocations.setdefault(origin.cta, {})
-        for block in range(column // 32, (column + num_columns) // 32):
-            if kind == "alloc":
-                found[block] = record
-            else:
-                found.pop(block, None)
+        self.exits.tensor_memory(origin, kind, column, num_columns)
+        self.tensor.allocated_or_freed(origin, agent, kind, column, num_columns, self.kernel)

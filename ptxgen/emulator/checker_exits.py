@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_agents import Agent
-from ptxgen.emulator.checker_races import LOADS, STORES
+from ptxgen.emulator.checker_classification import LOADS, STORES
 from ptxgen.emulator.checker_report import Reporter, warps_text
 from ptxgen.emulator.observer import Origin
 from ptxgen.emulator.shadow import Record

@@ -6,17 +6,14 @@ fence. Source: PTX ISA 9.0, "Async proxy"; shared/reference/emulator.md 4.2, 4.4
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_agents import Agent
+from ptxgen.emulator.checker_order import View, lanes_touching
 from ptxgen.emulator.checker_report import Reporter, warps_text
 from ptxgen.emulator.lanes import lane_list
 from ptxgen.emulator.observer import Access, AccessKind, Space
 from ptxgen.emulator.shadow import Record, Shadow, distinct, overlap
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.checker_races import View
 
 _ALL = (clocks.PROXY_CTA, clocks.PROXY_CLUSTER, clocks.PROXY_GLOBAL)
 _BOTH = (clocks.FENCED_SHARED, clocks.FENCED_GLOBAL)
@@ -40,7 +37,7 @@ def fence_proxy(agent: Agent, lanes: int, kind: str) -> None:
 
 
 def check_proxies(
-    reporter: Reporter, earlier: Record, later: Record, views: "Sequence[View]"
+    reporter: Reporter, earlier: Record, later: Record, views: Sequence[View]
 ) -> None:
     """An ordinary access `earlier` is followed, in order, by `later` in the async proxy."""
     if earlier.kind is AccessKind.READ and later.kind is AccessKind.READ:
@@ -110,10 +107,8 @@ def check_tensor_map(
             )  # fmt: skip
 
 
-def fenced_by_owner(earlier: Record, later: Record, view: "View") -> bool:
+def fenced_by_owner(earlier: Record, later: Record, view: View) -> bool:
     """Whether the thread that made an access fenced it afterwards, as far as a view knows."""
-    from ptxgen.emulator.checker_races import lanes_touching
-
     agent = earlier.agent
     access = earlier.access
     if earlier.what == "cp_async":
@@ -134,7 +129,7 @@ def fenced_by_owner(earlier: Record, later: Record, view: "View") -> bool:
     return True
 
 
-def fenced_by_another(earlier: Record, view: "View") -> bool:
+def fenced_by_another(earlier: Record, view: View) -> bool:
     """Whether some thread fenced when it knew of the access."""
     shared = earlier.access.space is Space.SHARED
     row = clocks.FENCED_SHARED if shared else clocks.FENCED_GLOBAL

@@ -5,14 +5,11 @@ shared/reference/ptx.md D13.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ptxgen.emulator import clocks
+from ptxgen.emulator.checker_order import View
 from ptxgen.emulator.checker_report import Reporter, warps_text
 from ptxgen.emulator.shadow import Record, overlap
-
-if TYPE_CHECKING:
-    from ptxgen.emulator.checker_races import View
 
 _IN_ORDER = frozenset({
     ("tcgen05_mma", "tcgen05_mma"), ("tcgen05_cp", "tcgen05_mma"), ("tcgen05_cp", "tcgen05_cp"),
@@ -34,7 +31,7 @@ def is_pipelined(earlier: Record, later: Record) -> bool:
 
 
 def check_frontier(
-    reporter: Reporter, earlier: Record, later: Record, views: "Sequence[View]"
+    reporter: Reporter, earlier: Record, later: Record, views: Sequence[View]
 ) -> None:
     """tcgen05 work `earlier` of another warp is followed, in order, by `later`."""
     view = views[0]
