@@ -51,7 +51,7 @@ class Registers:
         names = ", ".join(registers[:_SHOWN]) + more
         act = self.reporter.brief(origin.line)
         text = {
-            "fence": f"uses {names}, which were written since the last wgmma.fence",
+            "fence": f"uses {names}, which were touched since the last wgmma.fence",
             "read": f"reads {names}, accumulators of a wgmma that was not waited for",
             "write": f"writes {names}, registers of a wgmma that was not waited for",
             "load": f"uses {names}, which a tcgen05.ld may still be loading",

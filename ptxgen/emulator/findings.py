@@ -104,8 +104,8 @@ CODES: dict[str, CodeInfo] = {
         "execute wgmma.wait_group before the registers are read or written",
     ),
     "WGMMA-FENCE-MISSING": CodeInfo(
-        _E, _W, "a wgmma uses registers that were written since the last wgmma.fence",
-        "execute wgmma.fence.sync.aligned between the writes and the wgmma",
+        _E, _W, "a wgmma uses registers that were touched since the last wgmma.fence",
+        "execute wgmma.fence.sync.aligned between those accesses and the wgmma",
     ),
     "BULK-SOURCE-REUSED": CodeInfo(
         _E, _E, "the source of a bulk store may be overwritten, or lost at exit, before it is read",

@@ -194,7 +194,7 @@ class Observer:
     def on_register_hazard(self, origin: Origin, kind: str, registers: tuple[str, ...]) -> None:
         """Registers are used against the rules of what computes them. `kind`: read (accumulators
         of a wgmma in flight), write (accumulators or A of one in flight), fence (one is issued on
-        registers that were written since the last wgmma.fence), load (of a tcgen05.ld that was not
+        registers that were touched since the last wgmma.fence), load (of a tcgen05.ld that was not
         waited for)."""
 
     def on_access(self, access: Access) -> None:

@@ -102,7 +102,7 @@ class TouchRecorder:
 
 @runtime
 def registers_touched(F: "Fragment", touches: Touches) -> None:
-    """Report touches of registers in flight; remember writes that a fence must follow."""
+    """Report touches of registers in flight; remember those that a fence must follow."""
     queue = F.warp.wgmma
     accumulators, everything = queue.in_flight()
     for kind, bad in (
@@ -113,7 +113,7 @@ def registers_touched(F: "Fragment", touches: Touches) -> None:
     bad = (touches.reads | touches.writes) & F.warp.tmem_loading
     if bad:
         _report(F, "load", bad, _first_line(touches, bad), touches.names)
-    queue.unfenced |= touches.writes
+    queue.unfenced |= touches.reads | touches.writes
 
 
 def _first_line(touches: Touches, registers: int) -> int:
@@ -128,7 +128,7 @@ def registers_loading(F: "Fragment", registers: int) -> None:
 
 @runtime
 def fence_wgmma(F: "Fragment") -> None:
-    """wgmma.fence: what was written so far may be used."""
+    """wgmma.fence: what was touched so far may be used."""
     F.warp.wgmma.unfenced = 0
 
 
@@ -136,7 +136,7 @@ def fence_wgmma(F: "Fragment") -> None:
 def check_fenced(
     F: "Fragment", accumulators: int, a: int, line: int, names: tuple[str, ...]
 ) -> None:
-    """A wgmma is issued: its registers must have been fenced since they were written."""
+    """A wgmma is issued: its registers must have been fenced since they were touched."""
     queue = F.warp.wgmma
     queue.open_registers.append((accumulators, a))
     bad = queue.unfenced & (accumulators | a)

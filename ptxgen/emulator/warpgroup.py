@@ -184,7 +184,7 @@ class WgmmaQueue:
         """Not committed yet."""
         self.committed: list[list[WgmmaOperation]] = []
         self.unfenced = -1
-        """Registers written since the last wgmma.fence; all before the first. Observed runs only,
+        """Registers touched since the last wgmma.fence; all before the first. Observed runs only,
         as the next two."""
         self.open_registers: list[tuple[int, int]] = []
         """(accumulators, A registers) of the operations in `open`."""
