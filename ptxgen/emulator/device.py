@@ -100,7 +100,8 @@ class EmulatorDevice:
         for key, variable in variables:
             data = bytearray(variable.initial or bytes(variable.nbytes))
             for relocation in variable.relocations:
-                target = found.get(relocation.symbol, 0) + relocation.addend
+                known = found.get(relocation.symbol, image.function_ids.get(relocation.symbol, 0))
+                target = known + relocation.addend >> relocation.shift_bits
                 end = relocation.offset + relocation.nbytes
                 data[relocation.offset : end] = target.to_bytes(8, "little")[: relocation.nbytes]
             if data:

@@ -134,6 +134,15 @@ class Fragment:
         self.go_to(yes)
         self.warp.add(other)
 
+    def part(self, lanes: int) -> "Fragment":
+        """Lanes that go their own way: a fragment of them, which has no `next` yet."""
+        other = Fragment(self.warp, lanes, list(self.registers))
+        other.frames = list(self.frames)
+        other.local_base = self.local_base
+        self.set_mask(self.mask & ~lanes)
+        self.warp.add(other)
+        return other
+
     def go_to(self, target: Any) -> None:
         """Continue at a version made for another mode: adapt the register file, find ours."""
         program: Program = target.program
@@ -228,6 +237,13 @@ def value_of(registers: list[Any], number: int, form: Form) -> Any:
         slab = registers[slot].array if kind == "A" else registers[slot]
         return slab[row]
     return registers[number]
+
+
+def value_in_lane(form: str, value: Any, lane: int) -> Any:
+    """A value of a form as one lane has it."""
+    if form != "V":
+        return value
+    return bool(value >> lane & 1) if isinstance(value, int) else _element(value, lane)
 
 
 def _same(values: Any, lane: int, value: int) -> bool:

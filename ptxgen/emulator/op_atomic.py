@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxgen.emulator.access import report, uniform_target
+from ptxgen.emulator.access import check_vector, parts_of, report, uniform_target
 from ptxgen.emulator.emitter import Emitter
-from ptxgen.emulator.lanes import UNSIGNED
+from ptxgen.emulator.lanes import UNSIGNED, lane_indices
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.observer import AccessKind, Space
 from ptxgen.emulator.op_mbarrier import begin_lanes, per_lane
@@ -63,18 +63,168 @@ def _atomic(em: Emitter, instruction: Instruction) -> None:
         outs.append(em.name() if isinstance(result, Register) else "")
         if outs[-1]:
             em.line(f"{outs[-1]} = 0" if one else f"{outs[-1]} = np.zeros(32, U{size})")
-    begin_lanes(em)
     for index, (value, out) in enumerate(zip(names, outs, strict=True)):
-        call = (
-            f"atomic_operation(F, lane, {space!r}, {per_lane(form, code)} + {index * size}, "
-            f"{operation!r}, {kind!r}, {size}, {per_lane(*value)}, {per_lane(*compare)}, "
-            f"{order!r}, {instruction.line})"
-        )
-        em.line(call if not out else f"{out if one else out + '[lane]'} = {call}")
-    em.indent -= 1
+        _one_element(
+            em, instruction, (space, form, f"{code} + {index * size}" if index else code),
+            (operation, kind, size, order), value, compare, out,
+        )  # fmt: skip
     for result, out in zip(results, outs, strict=True):
         if out:
             em.write(result, plain, "S" if one else "V", out)
+
+
+def _one_element(
+    em: Emitter, instruction: Instruction, place: tuple[str, str, str],
+    what: tuple[str, str, int, str], value: tuple[str, str], compare: tuple[str, str], out: str,
+) -> None:  # fmt: skip
+    """One element of all active lanes: at once where nobody observes and arrays hold it."""
+    space, form, code = place
+    operation, kind, size, order = what
+    known = f"{operation!r}, {kind!r}, {size}"
+    if em.mode != "one" and size <= 8:
+        arrays = [
+            f"np.full(32, {c}, {dtype})" if f == "S" else c
+            for f, c, dtype in ((form, code, "I8"), (*value, f"U{size}"), (*compare, f"U{size}"))
+        ]
+        call = (
+            f"atomic_lanes(F, {space!r}, {arrays[0]}, {known}, {arrays[1]}, {arrays[2]}, "
+            f"{order!r}, {instruction.line}, {em.active_mask()})"
+        )
+        em.line(f"{out} = {call}" if out else call)
+        return
+    code = em.assign(code)
+    begin_lanes(em)
+    call = (
+        f"atomic_operation(F, lane, {space!r}, {per_lane(form, code)}, {known}, "
+        f"{per_lane(*value)}, {per_lane(*compare)}, {order!r}, {instruction.line})"
+    )
+    em.line(call if not out else f"{out if em.mode == 'one' else out + '[lane]'} = {call}")
+    em.indent -= 1
+
+
+@runtime
+def atomic_lanes(
+    F: "Fragment", space: str, addresses: Any, operation: str, kind: str, size: int, values: Any,
+    others: Any, order: str, line: int, mask: int,
+) -> Any:  # fmt: skip
+    """One atomic operation of each active lane, in lane order: the old values, shape (32,)."""
+    mask &= F.mask
+    lanes = lane_indices(mask)
+    found = np.zeros(32, UNSIGNED[8 * size])
+    if F.observer is not None:
+        for lane in lanes.tolist():
+            found[lane] = atomic_operation(
+                F, lane, space, int(addresses[lane]), operation, kind, size, int(values[lane]),
+                int(others[lane]), order, line,
+            )  # fmt: skip
+        return found
+    if not len(lanes):
+        return found
+    wide = addresses[lanes].astype(np.int64)
+    for target, where, _, inner, positions in parts_of(F, space, wide, lanes, size):
+        chosen = lanes[positions]
+        flush = where is not Space.SHARED
+        given, others_here = values[chosen], others[chosen]
+        chained = _chained(target, inner, operation, kind, size, given, others_here, flush)
+        if chained is not None:
+            found[chosen], changed = chained
+            F.machine.epoch += changed
+            continue
+        for some in rounds(inner):
+            at = inner[some]
+            old = target.load(at, size)
+            if operation == "cas":
+                new = np.where(old == given[some], others_here[some], old)
+            elif operation == "exch":
+                new = given[some]
+            else:
+                raw = reduce_values(
+                    operation, kind, old.view(np.uint8),
+                    np.ascontiguousarray(given[some]).view(np.uint8), flush=flush,
+                )  # fmt: skip
+                new = raw.view(old.dtype)
+            found[chosen[some]] = old
+            if not np.array_equal(new, old):
+                F.machine.epoch += 1
+                target.store(at, new, size)
+    return found
+
+
+_CHAINS: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+_TYPES: dict[str, Any] = {
+    "u32": np.uint32, "b32": np.uint32, "s32": np.int32, "u64": np.uint64, "b64": np.uint64,
+    "s64": np.int64, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+
+
+def _chained(
+    target: Any, addresses: Any, operation: str, kind: str, size: int, values: Any, others: Any,
+    flush: bool,
+) -> tuple[Any, bool] | None:  # fmt: skip
+    """Lanes with equal addresses, one after the other as running sums: (old values, whether memory
+    changed). None where that is not so simple: packed types, no equal addresses, subnormals."""
+    dtype = _TYPES.get(kind)
+    floating = kind[0] == "f"
+    if dtype is None or (floating and operation not in ("add", "exch")):
+        return None
+    unique, which = np.unique(addresses, return_inverse=True)
+    if len(unique) == len(addresses):
+        return None
+    first = target.load(unique, size)
+    old = np.empty(len(addresses), values.dtype)
+    last = np.empty_like(first)
+    for index in range(len(unique)):
+        members = np.flatnonzero(which == index)
+        if operation in ("cas", "inc", "dec"):
+            steps = _steps(operation, int(first[index]), values[members], others[members])
+            old[members], last[index] = steps[:-1], steps[-1]
+            continue
+        sequence = np.concatenate((first[index : index + 1], values[members])).view(dtype)
+        if operation != "exch":
+            sequence = _CHAINS[operation].accumulate(sequence, dtype=dtype)
+        if flush and kind == "f32" and (np.abs(sequence) < F4_TINY).any():
+            return None
+        codes = sequence.view(values.dtype)
+        old[members], last[index] = codes[:-1], codes[-1]
+    changed = not np.array_equal(first, last)
+    if changed:
+        target.store(unique, last, size)
+    return old, changed
+
+
+def _steps(operation: str, first: int, values: Any, others: Any) -> list[int]:
+    """What an address holds before each of some cas, inc or dec, and after the last."""
+    found = [first]
+    for value, other in zip(values.tolist(), others.tolist(), strict=True):
+        old = found[-1]
+        if operation == "cas":
+            found.append(other if old == value else old)
+        elif operation == "inc":
+            found.append(0 if old >= value else old + 1)
+        else:
+            found.append(value if old == 0 or old > value else old - 1)
+    return found
+
+
+F4_TINY = np.finfo(np.float32).tiny
+
+
+def rounds(addresses: Any) -> list[Any]:
+    """Positions of lanes that go together: in each round every address once, in lane order."""
+    if len(addresses) == 1:
+        return [slice(None)]
+    order = np.argsort(addresses, kind="stable")
+    ordered = addresses[order]
+    same = ordered[1:] == ordered[:-1]
+    if not same.any():
+        return [slice(None)]
+    place = np.arange(len(ordered))
+    starts = np.maximum.accumulate(np.where(np.concatenate(([True], ~same)), place, 0))
+    turn = place - starts
+    return [np.sort(order[turn == i]) for i in range(int(turn.max()) + 1)]
 
 
 @runtime
@@ -84,17 +234,32 @@ def atomic_operation(
 ) -> int:  # fmt: skip
     """One atomic operation of one lane: the old value."""
     target, where, owner, offset = uniform_target(F, space, address)
-    old: int = target.load_int(offset, size)
+    old = _load(target, offset, size)
     if operation == "cas":
         new = other if old == value else old
     else:
         new = combine(operation, kind, size, old, value, where is not Space.SHARED)
     if new != old:
         F.machine.epoch += 1
-        target.store_int(offset, new, size)
+        _store(target, offset, new, size)
     if F.observer is not None:
         report(F, AccessKind.ATOMIC, where, owner, offset, size, line, order, 1 << lane)
     return old
+
+
+def _load(target: Any, offset: int, size: int) -> int:
+    if size == 16:
+        return int(target.load_int(offset, 8)) | int(target.load_int(offset + 8, 8)) << 64
+    return int(target.load_int(offset, size))
+
+
+def _store(target: Any, offset: int, value: int, size: int) -> None:
+    if size == 16:
+        check_vector(offset, 16)
+        target.store_int(offset, value, 8)
+        target.store_int(offset + 8, value >> 64, 8)
+        return
+    target.store_int(offset, value, size)
 
 
 def combine(operation: str, kind: str, size: int, old: int, value: int, flush: bool) -> int:

@@ -4,7 +4,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.emulator.emitter import Emitter
-from ptxgen.emulator.fragment import Frame
+from ptxgen.emulator.fragment import Frame, value_in_lane
 from ptxgen.emulator.lanes import FULL, full, lane_indices, lane_list
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.runtime import runtime
@@ -14,7 +14,7 @@ from ptxgen.ptx.module import Instruction, Register, Symbol, Vector
 if TYPE_CHECKING:
     from ptxgen.emulator.fragment import Fragment
 
-PROVIDED = ("vprintf", "__assertfail")
+PROVIDED = ("vprintf", "__assertfail", "malloc", "free")
 """Functions without a body that the emulator knows."""
 
 
@@ -42,9 +42,9 @@ def _call(em: Emitter, instruction: Instruction) -> None:
         if function.is_declaration:
             _call_provided(em, instruction, callee.name, returns, arguments, places)
             return
-        which = repr(callee.name)
+        enter, which = "enter_function", repr(callee.name)
     else:
-        which = f"pointed_function(F, PROGRAM, {em.read_lanes(callee, 'b64')})"
+        enter, which = "enter_pointed", em.assign(em.read_lanes(callee, "b64"))
     values = []
     for operand in arguments.items:
         if isinstance(operand, Symbol):
@@ -61,7 +61,7 @@ def _call(em: Emitter, instruction: Instruction) -> None:
             number = em.bind_home(operand, "S" if em.mode == "one" else "V")
             results.append(f"('register', {number})")
     em.line(
-        f"return enter_function(F, PROGRAM, {which}, ({''.join(v + ', ' for v in values)}), "
+        f"return {enter}(F, PROGRAM, {which}, ({''.join(v + ', ' for v in values)}), "
         f"({''.join(r + ', ' for r in results)}), {image.frame_bytes[own]}, {em.following()})"
     )
 
@@ -81,20 +81,31 @@ def _call_provided(
 
 
 @runtime
-def pointed_function(F: "Fragment", caller: Any, addresses: Any) -> str:
-    """Name of the function that a pointer means.
+def enter_pointed(
+    F: "Fragment", caller: Any, addresses: Any, values: tuple[Any, ...], results: tuple[Any, ...],
+    frame_bytes: int, following: Any,
+) -> None:  # fmt: skip
+    """Go into the functions that pointers mean; lanes with different ones part.
 
-    Raises: EmulationError for a pointer to no function, or to several in one warp.
+    Raises: EmulationError for a pointer to no function.
     """
-    found = {int(a) for a in addresses[lane_indices(F.mask)]}
     names = {number: name for name, number in caller.image.function_ids.items()}
-    if len(found) != 1 or not found <= set(names):
-        raise EmulationError(
-            "an indirect call needs a pointer to one function of the module in all its lanes, got "
-            + ", ".join(hex(a) for a in sorted(found)[:4])
-        )
-    name: str = names[found.pop()]
-    return name
+    groups: dict[int, int] = {}
+    for lane in lane_list(F.mask):
+        address = int(addresses[lane])
+        groups[address] = groups.get(address, 0) | 1 << lane
+    for address in groups:
+        if address not in names:
+            raise EmulationError(
+                f"an indirect call needs a pointer to a function of the module, got {address:#x}"
+            )
+    *others, last = groups.items()
+    for address, mask in others:
+        part = F.part(mask)
+        enter_function(
+            part, caller, names[address], values, results, frame_bytes, following
+        )  # fmt: skip
+    enter_function(F, caller, names[last[0]], values, results, frame_bytes, following)
 
 
 @runtime
@@ -125,6 +136,8 @@ def enter_function(
             raise EmulationError(f"{name}: {parameter.name} is passed in another state space")
         if parameter.is_register:
             number = program.flow.number[parameter.name]
+            if F.mode == "one":
+                form, value = "S", value_in_lane(form, value, F.lane)
             registers[number], forms[number] = value, form
         else:
             target = base + image.local[f"{name}::{parameter.name}"]
@@ -201,11 +214,24 @@ def _spread(value: int, nbytes: int) -> Any:
 def provided_function(
     F: "Fragment", name: str, arguments: tuple[int, ...], back: int, line: int
 ) -> None:
-    """vprintf and __assertfail.
+    """vprintf, __assertfail, malloc and free.
 
     Raises: EmulationError for a failed assertion.
     """
     lane = F.lane
+    memory = F.machine.memory
+    if name == "malloc":
+        for each in lane_list(F.mask):
+            nbytes = _local_int(F, each, arguments[0], 8)
+            found = memory.allocate(nbytes, "malloc on the device") if nbytes else 0
+            _lane_write(F, each, back, found, 8)
+        return
+    if name == "free":
+        for each in lane_list(F.mask):
+            address = _local_int(F, each, arguments[0], 8)
+            if address:
+                memory.free(address)
+        return
     if name == "vprintf":
         for each in range(32):
             if F.mask >> each & 1:
@@ -221,9 +247,13 @@ def provided_function(
 
 
 def _write_local(F: "Fragment", offset: int, value: int) -> None:
-    local = F.warp.local_memory()
     for lane in lane_list(F.mask):
-        local.store_int(lane * local.lane_bytes + F.local_base + offset, value, 4)
+        _lane_write(F, lane, offset, value, 4)
+
+
+def _lane_write(F: "Fragment", lane: int, offset: int, value: int, size: int) -> None:
+    local = F.warp.local_memory()
+    local.store_int(lane * local.lane_bytes + F.local_base + offset, value, size)
 
 
 def _local_int(F: "Fragment", lane: int, offset: int, size: int) -> int:
@@ -283,6 +313,9 @@ def _format(F: "Fragment", lane: int, arguments: tuple[int, ...]) -> str:
             return hex(fetch(8))
         size = 8 if length in ("l", "ll", "z", "j", "t") else 4
         value = fetch(size)
+        if length in ("h", "hh"):
+            size = 1 if length == "hh" else 2
+            value &= (1 << 8 * size) - 1
         if kind in "di" and value >> (8 * size - 1):
             value -= 1 << 8 * size
         if kind == "c":

@@ -56,6 +56,9 @@ def address_code(em: Emitter, address: Operand, space: str) -> tuple[str, str]:
     if isinstance(base, Immediate):
         return "S", str(int(base.value) + address.offset)
     kind = f"b{em.register_bits(base.name)}" if base.name in em.flow.number else "b32"
+    if kind == "b64" and space.startswith("shared"):
+        # public kernels name generic addresses here: the hardware takes the low half
+        kind = "b32"
     form, code = em.read(base, kind)
     if address.offset:
         if form == "S":
