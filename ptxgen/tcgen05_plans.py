@@ -30,7 +30,6 @@ ONE_CTA_BYTES = 116 << 10
 memory, each holding some, would wait for ever."""
 RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their B tiles are read from L2."""
-EPILOGUE_THREADS = 32 * EPILOGUE_WARPS
 ZERO_COLUMNS = 32
 """Columns that one tcgen05.st clears."""
 
@@ -70,8 +69,8 @@ def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
                   "tcgen05.commit of every MMA thread whose stages this CTA loads into",
                   "the producer"),
         "tmem_full": (1, 0, "tcgen05.commit after a tile's last MMA", "all epilogue threads"),
-        "tmem_empty": (EPILOGUE_THREADS * config.cta_group, 0,
-                       f"all epilogue threads{both}, after their last load of the tile",
+        "tmem_empty": (EPILOGUE_WARPS * config.cta_group, 0,
+                       f"one lane of every epilogue warp{both}, after its last load of the tile",
                        f"the MMA thread{pair}"),
         "scales_read": (1, 0, "tcgen05.commit after a k-tile's last MMA", f"the MMA thread{pair}"),
         "answered": (1, ANSWER_BYTES,
