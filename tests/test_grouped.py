@@ -14,6 +14,8 @@ from ptxgen.kernels import gemm_sm90, grouped_sm90
 from ptxgen.launch import Device
 from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
+from ptxgen.quantize import numpy_dtype
+from ptxgen.renderer import render
 
 BLOCK: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
 GROUP: dict[str, Any] = {"scale": "group", "accumulate": "promoted"}
@@ -185,6 +187,36 @@ def test_strides_and_scales_of_any_order_are_read_in_place(
         scale_b_strides=(64, 1, 3), **BLOCK,
     )  # fmt: skip
     assert computes(device, problem, [72, 0, 19], config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operand", ["a", "b", "d"])
+def test_groups_may_lie_beyond_2_to_the_31_elements(device: Device, operand: str) -> None:
+    far: dict[str, Any] = {f"{operand}_group_stride": 2**31 + 4096}
+    problem = GroupedGemm("masked", 2, 8, 64, 128, **BLOCK, **far)
+    config = grouped_sm90.default_config(problem, swap_ab=True, tile_m=8)
+    plan = grouped_sm90.plan(problem, config)
+    sizes = device_sizes(problem, [5, 7])
+    near = make_grouped_operands(GroupedGemm("masked", 2, 8, 64, 128, **BLOCK), sizes, "integers")
+    starts, bases = {}, {}
+    for buffer in plan.launch.buffers:
+        bases[buffer.name] = device.alloc(buffer.nbytes)
+        x = getattr(near, buffer.name, None)
+        if x is not None and buffer.name in ("a", "b"):
+            step = problem.group_stride(buffer.name)
+            for group in range(2):
+                device.write(bases[buffer.name] + group * step, x[group].tobytes())
+        elif x is not None:
+            device.write(bases[buffer.name], x.tobytes())
+        starts[buffer.name] = bases[buffer.name]
+    device.launch(plan.launch, render(plan).text, starts)
+    want = problem.reference(*_inputs(near)).astype(np.float32).astype(numpy_dtype("bf16"))
+    for group, rows in enumerate([5, 7]):
+        place = bases["d"] + group * problem.group_stride("d") * 2
+        d = np.frombuffer(device.read(place, rows * 128), np.uint8).view(numpy_dtype("bf16"))
+        assert np.array_equal(d.reshape(rows, 64), want[group, :rows])
+    for base in bases.values():
+        device.free(base)
 
 
 @pytest.mark.parametrize("config", [STRAIGHT, SWAPPED], ids=["straight", "swapped"])

@@ -35,7 +35,7 @@ WORK_BYTES = 32
 """One tile's description: eight words."""
 MAX_STAGES = 32
 STORES = ("tma", "global")
-LOOPS = ("auto", "drained", "turns", "early_turns")
+LOOPS = ("auto", "overlapped", "drained", "turns", "early_turns")
 HINTS = ("none", "evict_first")
 
 
@@ -69,9 +69,10 @@ class Config:
     addresses, strides or row lengths that TMA refuses."""
     loop: str = "auto"
     """Main loop with promotion. auto: two accumulator sets take turns in each warpgroup where
-    registers allow, else drained; drained: one set, added when its wgmma are done; turns: as
-    drained, and the two warpgroups take turns at the Tensor Core; early_turns: the turn is passed
-    on when the wgmma are issued, not when they are done."""
+    registers allow, with everything asked for ahead where they allow that, too; else drained.
+    overlapped: the two sets without asking ahead. drained: one set, added when its wgmma are done.
+    turns: as drained, and the two warpgroups take turns at the Tensor Core. early_turns: the turn
+    is passed on when the wgmma are issued, not when they are done."""
     hint: str = "none"
     """L2 policy of the loads of B: evict_first where its tiles are read once."""
 
@@ -126,11 +127,25 @@ class Config:
         gemm_sm90's Config."""
         return (
             self.promotion_tiles == 1
-            and self.loop == "auto"
+            and self.loop in ("auto", "overlapped")
             and self.stages > 1
             and self.blocks_per_warpgroup % 2 == 1
             and self._registers(columns, overlapped=True) <= CONSUMER_REGISTERS[self.warpgroups]
         )
+
+    def asks_ahead(self, columns: int) -> bool:
+        """Whether the two sets of `columns` columns leave registers for the factors of a k-tile."""
+        return (
+            self.loop == "auto"
+            and self.blocks_per_warpgroup == 1
+            and self.overlaps_promotion(columns)
+            and self._registers(columns, overlapped=True) + self._factor_registers(columns)
+            <= CONSUMER_REGISTERS[self.warpgroups]
+        )
+
+    def _factor_registers(self, columns: int) -> int:
+        """Registers that factors of columns take if they are made ahead."""
+        return columns // 4 if self.prepares_factors else 0
 
     @property
     def takes_turns(self) -> bool:
@@ -331,7 +346,7 @@ class Config:
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
         overhead -= SPARED_REGISTERS if overlapped or self.prepares_factors else 0
-        factors = columns // 4 if self.prepares_factors and not overlapped else 0
+        factors = 0 if overlapped else self._factor_registers(columns)
         return sets * columns // 2 + factors + overhead
 
     def _check_registers(self) -> None:

@@ -283,6 +283,10 @@ def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
         "accumulators": accumulators,
         "zeroed": [*accumulators, *results] if promoted else accumulators,
         "overlapped": overlapped,
+        "asks_ahead": config.asks_ahead(columns),
+        "set_turns": [
+            {"issued": f"%acc{1 - i}_", "retired": f"%acc{i}_"} for i in range(2)
+        ],
         "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
         "block_registers": registers,
         "register_indices": list(range(registers)),

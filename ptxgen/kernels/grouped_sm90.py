@@ -86,6 +86,7 @@ def _parts(config: Config) -> dict[str, str]:
             else "mainloop_drained"
         ),
         "overlapped": "mainloop_overlapped",
+        "ahead": "mainloop_ahead",
         "promotion": promotion,
         "prepared": (
             "promotion_block_swapped_prepared" if config.prepares_factors else promotion

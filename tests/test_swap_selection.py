@@ -1,0 +1,65 @@
+"""Swapping follows from the GPU's ratio of compute to bandwidth, not from rows alone."""
+
+import pytest
+
+from ptxgen.errors import ConfigError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.swap_selection import choose_swap, estimate
+
+WEIGHTS = [(4096, 7168), (7168, 2048)]
+
+
+def problem(n: int = 4096, k: int = 7168) -> GroupedGemm:
+    return GroupedGemm("masked", 16, 4096, n, k, scale="block", accumulate="promoted")
+
+
+@pytest.mark.parametrize(("n", "k"), WEIGHTS)
+@pytest.mark.parametrize("rows", [8, 24, 32])
+def test_few_rows_are_swapped_where_padded_wgmma_are_the_limit(rows: int, n: int, k: int) -> None:
+    choice = choose_swap(problem(n, k), rows, "H20")
+    assert choice.config.swap_ab
+    assert choice.straight is not None
+    assert choice.straight.bound == "compute"
+
+
+@pytest.mark.parametrize("rows", [8, 32, 64])
+def test_few_rows_are_bound_by_memory_on_an_h200_either_way(rows: int) -> None:
+    choice = choose_swap(problem(), rows, "H200")
+    assert choice.straight is not None
+    assert choice.swapped is not None
+    assert choice.straight.bound == choice.swapped.bound == "memory"
+
+
+@pytest.mark.parametrize("swap_ab", ["on", "off"])
+def test_an_explicit_wish_is_followed(swap_ab: str) -> None:
+    choice = choose_swap(problem(), 64, "H200", swap_ab)
+    assert choice.config.swap_ab == (swap_ab == "on")
+    assert (choice.straight is None) == (swap_ab == "on")
+
+
+@pytest.mark.parametrize("rows", range(8, 257, 8))
+def test_auto_takes_the_better_estimate(rows: int) -> None:
+    p = problem()
+    choice = choose_swap(p, rows, "H200")
+    best = min(e.seconds for e in (choice.straight, choice.swapped) if e is not None)
+    gpu_seconds = [e for e in (choice.straight, choice.swapped) if e and e.config == choice.config]
+    assert gpu_seconds[0].seconds == best
+
+
+def test_chosen_fields_are_kept() -> None:
+    choice = choose_swap(problem(), 40, "H100", "on", {"tile_m": 24, "tile_n": 64})
+    assert (choice.config.tile_m, choice.config.tile_n) == (24, 64)
+
+
+def test_what_no_config_serves_is_refused_with_a_reason() -> None:
+    with pytest.raises(ConfigError, match="tile_n=100"):
+        choose_swap(problem(), 40, "H100", "auto", {"tile_n": 100})
+
+
+def test_estimates_grow_with_the_rows() -> None:
+    from ptxgen.devices import gpu_model
+    from ptxgen.kernels import grouped_sm90
+
+    config = grouped_sm90.default_config(problem(), swap_ab=True, tile_m=64)
+    times = [estimate(problem(), m, config, gpu_model("H200")).seconds for m in (8, 64, 256, 1024)]
+    assert times == sorted(times)
