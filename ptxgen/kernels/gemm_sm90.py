@@ -74,8 +74,8 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "promotion": (
                 "promotion_group" if config.scale == "group"
                 else "promotion_plain" if config.scale != "block"
-                else "promotion_block" if config.columns_per_scale == config.tile_n
-                else "promotion_blocks"
+                else "promotion_blocks" if config.crosses_scale_blocks
+                else "promotion_block"
             ),
             "mover": "mover_scales",
             "scale": "scale_none" if config.block_scaled else f"scale_{config.scale}",

@@ -160,18 +160,31 @@ class Config:
         return CONSUMER_REGISTERS[self.warpgroups][self.busy_producer]
 
     @property
+    def crosses_scale_blocks(self) -> bool:
+        """Whether a tile can reach across a multiple of 128 columns, so into two scales of B."""
+        return self.scale == "block" and SCALE_BLOCK % self.tile_n != 0
+
+    @property
     def columns_per_scale(self) -> int:
         """Columns of the tile that share one entry of scale_b in a stage."""
         if self.scale == "group":
             return 1
-        return self.tile_n if SCALE_BLOCK % self.tile_n == 0 else 8
+        return 8 if self.crosses_scale_blocks else self.tile_n
+
+    @property
+    def scale_b_entries(self) -> int:
+        """Entries of scale_b in a stage; whole vectors of four where they are read as such."""
+        if not self.block_scaled:
+            return 0
+        entries = self.tile_n // self.columns_per_scale
+        return align_up(entries, 4) if self.crosses_scale_blocks else entries
 
     @property
     def scales_bytes(self) -> int:
         """Shared memory of one stage's scales."""
         if not self.block_scaled:
             return 0
-        return align_up(4 * (self.tile_m + self.tile_n // self.columns_per_scale), 16)
+        return align_up(4 * (self.tile_m + self.scale_b_entries), 16)
 
     @property
     def a_tile(self) -> OperandTile:

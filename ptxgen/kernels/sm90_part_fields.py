@@ -10,7 +10,7 @@ def promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, objec
     """What the main loops with promotion print: batches, and where the scales lie in a stage."""
     blocks = config.blocks_per_warpgroup
     k_tiles = 2 if blocks % 2 else 1
-    early = config.scale != "group" and config.columns_per_scale != 8
+    early = config.scale != "group" and not config.crosses_scale_blocks
     batches = [
         {
             "index": i,
@@ -38,7 +38,7 @@ def promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, objec
                 "scales": f"%{whose}_scales",
             }
         )
-    entries_b = config.tile_n // config.columns_per_scale if config.block_scaled else 0
+    entries_b = config.scale_b_entries
     offset_b = 4 * config.tile_m
     return {
         "first_batch": batches[0],
