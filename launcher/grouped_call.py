@@ -70,7 +70,8 @@ def grouped_gemm(
     D that belong to no group stay as they are.
     sizes: int32 or int64, in the same memory as the rest; read by the kernel only, so that a
     captured graph may be replayed with other sizes. What lies outside the matrices is clamped.
-    kgrouped: where groups start must be a multiple of 16 bytes of a row.
+    kgrouped: groups must start at multiples of `alignment`, and it of 16 bytes. Of numpy arrays
+    this is checked; what only the device knows is not, and breaking it is an illegal instruction.
     scale_a, scale_b: None or float32 arrays. tensor: [1] and [G]; rowcol: [G,M] (or [rows]) and
     [G,N]; block: [G,M,ceil(K/128)] and [G,ceil(N/128),ceil(K/128)]; group: the same with [G,N,...].
     Any strides.
@@ -178,6 +179,11 @@ def _problem(
             f"{sizes.size}"
         )
     _check_scales(operands, problem)
+    if sizes is not None and sizes.host is not None:
+        try:
+            problem.segments(sizes.host)
+        except ProblemError as error:
+            raise ArgumentError(str(error)) from error
     return problem
 
 

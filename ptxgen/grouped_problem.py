@@ -62,7 +62,8 @@ class GroupedGemm:
     index: str = "offsets"
     """contiguous: what sizes holds, see INDEXES."""
     alignment: int = 1
-    """index=ends: segments start at multiples of this. kgrouped: all starts are multiples of it."""
+    """index=ends: segments start at multiples of this. kgrouped: all starts are multiples of it;
+    TMA needs 16 bytes, and the kernel cannot check what the device counts."""
     index_bits: int = 32
     """Integers of sizes: 32 or 64 bits."""
     a_stride: int = 0
@@ -245,6 +246,8 @@ class GroupedGemm:
 
         What lies outside the matrix is clamped: a size above m counts as m, a negative one as 0.
         Groups without rows are left out.
+
+        Raises: ProblemError if a part of K starts where `alignment` says that none does.
         """
         from ptxgen.grouped_reference import segments  # it needs numpy, which emit does not
 

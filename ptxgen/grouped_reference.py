@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.errors import ProblemError
 from ptxgen.grouped_problem import GroupedGemm, Segment
 from ptxgen.problem import SCALE_BLOCK
 
@@ -27,11 +28,27 @@ def segments(problem: GroupedGemm, sizes: Array | None) -> list[Segment]:
     else:
         starts, ends = values[:-1], values[1:]
     starts, ends = (np.clip(x, 0, limit) for x in (starts, ends))
+    if problem.mode == "kgrouped":
+        _check_starts(problem, starts[ends > starts])
     return [
         Segment(group, int(start), int(end - start))
         for group, (start, end) in enumerate(zip(starts, ends, strict=True))
         if end > start
     ]
+
+
+def _check_starts(problem: GroupedGemm, starts: Array) -> None:
+    """Hold the parts of K to what the problem says of them.
+
+    Raises: ProblemError.
+    """
+    wrong = starts[starts % problem.alignment != 0]
+    if wrong.size:
+        raise ProblemError(
+            f"sizes: with alignment={problem.alignment} every group's part of K must start at a "
+            f"multiple of it, got a start of {int(wrong[0])}; try zeros between the groups, or "
+            "another alignment"
+        )
 
 
 def _runs(problem: GroupedGemm, values: Array) -> list[Segment]:

@@ -136,11 +136,11 @@ def test_rows_may_name_groups_in_any_order(device: Device) -> None:
 
 
 SUMS: list[tuple[dict[str, Any], list[int]]] = [
-    ({**GROUP, "d": "f32"}, [384, 0, 144, 256]),
-    ({**GROUP, "d": "f32"}, [48, 144, 128, 144]),
+    ({**GROUP, "d": "f32", "alignment": 16}, [384, 0, 144, 256]),
+    ({**GROUP, "d": "f32", "alignment": 16}, [48, 144, 128, 144]),
     ({**GROUP, "d": "f32", "alignment": 128}, [384, 0, 128, 256]),
-    ({"a": "bf16", "b": "bf16", "d": "f32"}, [384, 0, 104, 301]),
-    ({"d": "f32", "accumulate": "promoted", "alpha": 0.5}, [16, 16, 160, 605]),
+    ({"a": "bf16", "b": "bf16", "d": "f32", "alignment": 8}, [384, 0, 104, 301]),
+    ({"d": "f32", "accumulate": "promoted", "alpha": 0.5, "alignment": 16}, [16, 16, 160, 605]),
 ]
 """kgrouped: what is chosen, and the K of each group: of 800, the rest is NaN."""
 

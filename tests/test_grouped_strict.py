@@ -38,7 +38,9 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     "swapped, vectors of scales": (
         MASKED, {"scale": "rowcol"}, {"swap_ab": True, "tile_m": 40}, ROWS,
     ),
-    "parts of k": (KGROUPED, {**GROUP, "d": "f32"}, {"tile_n": 64}, [144, 0, 240, 16]),
+    "parts of k": (
+        KGROUPED, {**GROUP, "d": "f32", "alignment": 16}, {"tile_n": 64}, [144, 0, 240, 16],
+    ),
 }  # fmt: skip
 
 

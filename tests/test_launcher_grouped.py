@@ -64,10 +64,25 @@ def test_groups_of_k_are_added_to_out() -> None:
     a, b = integers((72, 400)), integers((64, 400), 1)
     offsets = np.asarray([0, 144, 144, 400], np.int32)
     out = np.ones((3, 72, 64), np.float32)
-    grouped_gemm(a, b, offsets, mode="kgrouped", out=out, device="emulator")
+    grouped_gemm(a, b, offsets, mode="kgrouped", alignment=16, out=out, device="emulator")
     for group in range(3):
         k = slice(offsets[group], offsets[group + 1])
         assert np.array_equal(out[group], 1 + product(a[:, k], b[:, k]))
+
+
+@pytest.mark.parametrize(
+    ("starts", "alignment", "message"),
+    [([0, 144, 400], 1, "say alignment=16"), ([0, 136, 400], 16, "got a start of 136")],
+)
+def test_parts_of_k_between_tma_units_are_refused(
+    starts: list[int], alignment: int, message: str
+) -> None:
+    a, b = integers((72, 400)), integers((64, 400), 1)
+    with pytest.raises((ArgumentError, ConfigError), match=message):
+        grouped_gemm(
+            a, b, np.asarray(starts, np.int32), mode="kgrouped", alignment=alignment,
+            out=np.ones((2, 72, 64), np.float32), device="emulator",
+        )  # fmt: skip
 
 
 def test_batched_groups_with_scales_of_rows_and_columns_are_exact() -> None:

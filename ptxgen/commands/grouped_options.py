@@ -12,6 +12,7 @@ from ptxgen.commands.options import config_fields
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm
 from ptxgen.kernels import grouped_kernel_for, target_fields
+from ptxgen.kernels.grouped_config import LOOPS
 from ptxgen.problem import BLOCK_SCALES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +34,7 @@ _GROUPED = (
                  help="Groups start at multiples of this (index ends and rows, kgrouped)."),
     click.option("--token-step", type=int,
                  help="Swapped: one main loop for each multiple of this many rows."),
-    click.option("--loop", type=click.Choice(["auto", "drained", "turns", "early_turns"]),
+    click.option("--loop", type=click.Choice(LOOPS),
                  help="Main loop with promotion."),
 )  # fmt: skip
 
@@ -100,6 +101,7 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
         rows = rows or (m,) * groups
     elif mode == "kgrouped":
         step = values["alignment"] if values["alignment"] > 1 else 16
+        values = {**values, "alignment": step}
         rows = rows or (max(step, k // max(groups, 1) // step * step),) * groups
         k = sum(rows)
     else:

@@ -52,6 +52,8 @@ def check_operands(problem: GroupedGemm | Gemm) -> None:
     """
     problem = one_group(problem)
     check_formats(problem)
+    if problem.mode == "kgrouped":
+        _check_k_starts(problem)
     for name in ("a", "b"):
         matrices, rows, columns = getattr(problem, f"{name}_shape")
         if not rows or not columns:
@@ -77,6 +79,20 @@ def check_operands(problem: GroupedGemm | Gemm) -> None:
                     f"{name.upper()} has a {what} of {stride * size} bytes; TMA needs less than "
                     "2^40"
                 )
+
+
+def _check_k_starts(problem: GroupedGemm) -> None:
+    """Refuse parts of K that may start between TMA's units: such a copy is an illegal instruction.
+
+    Raises: ConfigError.
+    """
+    step = TMA_BYTES // dtype(problem.a).bytes
+    if problem.alignment % step:
+        raise ConfigError(
+            f"alignment={problem.alignment}: with mode=kgrouped each group's part of K must start "
+            f"at a multiple of {TMA_BYTES} bytes, {step} elements of {problem.a}, for TMA to read "
+            f"it; if all do, say alignment={step}"
+        )
 
 
 def d_fits_tma(problem: GroupedGemm) -> bool:
