@@ -35,6 +35,17 @@ def test_run_reports_every_mode_as_right(mode: list[str], swap: str) -> None:
     assert swap == "auto" or report["swap_ab"] == (swap == "on")
 
 
+@pytest.mark.parametrize("swap", ["auto", "on"])
+@pytest.mark.parametrize("group", ["1", "2"])
+def test_run_reports_groups_on_tcgen05_as_right(group: str, swap: str) -> None:
+    done = run("run", "grouped", *SMALL, "--arch", "sm_100a", "--cta-group", group, "--swap-ab",
+               swap, "--data", "integers", "--device", "emulator", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert report["config"].startswith("grouped_sm100_100a_masked")
+    assert (report["swap_ab"], report["exact_mismatches"], report["stray_bytes"]) == (True, 0, 0)
+
+
 def test_run_adds_groups_of_k_to_d() -> None:
     done = run("run", "grouped", "--mode", "kgrouped", "--groups", "3", "--rows", "48,0,160", "--m",
                "72", "--n", "64", "--a", "e4m3", "--scale", "group", "--data", "integers",
@@ -68,6 +79,7 @@ def test_inspect_explains_the_choice_beside_published_rules() -> None:
         (["--mode", "batched", "--max-m", "24"], "batched groups all have m=24"),
         (["--groups", "0", "--rows", "1"], "groups=0"),
         (["--scale", "mx32"], "mx32"),
+        (["--arch", "sm_100a", "--swap-ab", "off"], "try swap_ab=on"),
     ],
     ids=str,
 )  # fmt: skip

@@ -36,7 +36,9 @@ def _rows(what: str) -> list[dict[str, Any]]:
     from ptxgen.arch import ARCHS
     from ptxgen.devices import GPU_MODELS
     from ptxgen.dtypes import DTYPES
-    from ptxgen.kernels import KERNELS
+    from ptxgen.kernels import GROUPED_KERNELS, KERNELS
+
+    kernels = KERNELS | GROUPED_KERNELS
 
     if what == "kernels":
         return [
@@ -45,13 +47,13 @@ def _rows(what: str) -> list[dict[str, Any]]:
                 "arch": ", ".join(module.TARGETS),
                 "what": (module.__doc__ or "").splitlines()[0].split(": ", 1)[-1],
             }
-            for name, module in KERNELS.items()
+            for name, module in kernels.items()
         ]
     if what == "archs":
         return [
             {
                 **asdict(a),
-                "kernel": ", ".join(n for n, m in KERNELS.items() if a.name in m.TARGETS)
+                "kernel": ", ".join(n for n, m in kernels.items() if a.name in m.TARGETS)
                 or "none yet",
             }
             for a in ARCHS.values()
