@@ -88,7 +88,9 @@ def test_groups_of_any_size_are_exact(a: str, scale: str, mode: str, ctas: dict[
 
 
 @pytest.mark.parametrize("ctas", CTAS, ids=str)
-@pytest.mark.parametrize(("a", "d"), [("f16", "f32"), ("tf32", "bf16"), ("e5m2", "f16")])
+@pytest.mark.parametrize(
+    ("a", "d"), [("f16", "f32"), ("tf32", "bf16"), ("e5m2", "f16"), ("s8", "s32"), ("s8", "bf16")]
+)
 def test_formats_are_exact(a: str, d: str, ctas: dict[str, Any]) -> None:
     assert computes(small("masked", a, d=d), ROWS, ctas)
 

@@ -238,7 +238,7 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
             "producer": "producer_tcgen05",
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_plain_tcgen05",
-            "scale": f"scale_grouped_{config.scale}",
+            "scale": "scale_raw" if config.d == "s32" else f"scale_grouped_{config.scale}",
             "epilogue": f"epilogue_{config.store}_swapped_tcgen05",
         },
         fields=_fields(config),
