@@ -31,6 +31,14 @@ class GroupedOperands:
     c: Array | None
     """kgrouped: float32 of d_shape, what D holds before."""
 
+    def contents(self) -> dict[str, Array]:
+        """Bytes of the buffers of a launch by name, but for those that hold nothing yet."""
+        arrays = {
+            "a": self.a, "b": self.b, "sizes": self.sizes, "d": self.c,
+            "scale_a": self.scale_a, "scale_b": self.scale_b,
+        }  # fmt: skip
+        return {name: storage_bytes(x) for name, x in arrays.items() if x is not None}
+
 
 def device_sizes(problem: GroupedGemm, rows: Sequence[int]) -> Array | None:
     """The array of sizes that gives group g `rows[g]` rows (kgrouped: of K), packed from row 0 on.

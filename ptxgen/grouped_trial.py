@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.grouped_operands import GroupedOperands, make_grouped_operands, storage_bytes
+from ptxgen.grouped_operands import GroupedOperands, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
 from ptxgen.launch import Device, Launch
@@ -51,17 +51,13 @@ def run_operands(
 
     Raises: as `Device.launch`.
     """
-    arrays = {
-        "a": operands.a, "b": operands.b, "sizes": operands.sizes, "d": operands.c,
-        "scale_a": operands.scale_a, "scale_b": operands.scale_b,
-    }  # fmt: skip
+    contents = operands.contents()
     images, addresses = {}, {}
     with ExitStack() as stack:
         for buffer in launch.buffers:
             image = np.full(buffer.nbytes + 2 * guard, POISON, np.uint8)
-            content = arrays.get(buffer.name)
-            if content is not None and buffer.nbytes:
-                image[guard : guard + buffer.nbytes] = storage_bytes(content)
+            if buffer.name in contents and buffer.nbytes:
+                image[guard : guard + buffer.nbytes] = contents[buffer.name]
             base = device.alloc(image.nbytes)
             stack.callback(device.free, base)
             images[buffer.name] = image.tobytes()

@@ -6,6 +6,8 @@ from typing import Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import EmulationError, PtxError
+from ptxgen.grouped_operands import make_grouped_operands
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Launch
 from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
@@ -65,6 +67,21 @@ def gemm_subject(
     return Subject(
         str(config), rendered.text, plan.launch, contents, rendered, problem, config
     )  # fmt: skip
+
+
+def grouped_subject(
+    problem: GroupedGemm, sizes: Any, config: Any, kernel: ModuleType, *,
+    data: str = "integers", seed: int = 0, num_sms: int | None = None,
+) -> Subject:  # fmt: skip
+    """A grouped GEMM of ours; sizes: what the device reads. The rest as for `gemm_subject`.
+
+    Raises: ConfigError, ArgumentError.
+    """
+    plan = kernel.plan(problem, config, *(() if num_sms is None else (num_sms,)))
+    rendered = render(plan)
+    contents = make_grouped_operands(problem, sizes, data, seed).contents()
+    held = {name: x.tobytes() for name, x in contents.items()}
+    return Subject(str(config), rendered.text, plan.launch, held, rendered, config=config)
 
 
 def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[Subject]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.grouped_operands import GroupedOperands, storage_bytes
+from ptxgen.grouped_operands import GroupedOperands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
 from ptxgen.launch import Device
@@ -32,17 +32,14 @@ def run_grouped(
 ) -> Run:
     """Run `problem` with every operand inside its own guarded allocation."""
     plan = grouped_sm90.plan(problem, config, num_sms)
-    names = ("a", "b", "sizes", "scale_a", "scale_b")
-    arrays = {name: getattr(operands, name) for name in names}
-    if operands.c is not None:
-        arrays["d"] = operands.c
+    contents = operands.contents()
     extents = {b.name: b.nbytes for b in plan.launch.buffers}
     bases = {}
     try:
         for name, nbytes in extents.items():
             image = np.full(2 * GUARD_BYTES + nbytes, POISON, np.uint8)
-            if arrays.get(name) is not None and nbytes:
-                image[GUARD_BYTES : GUARD_BYTES + nbytes] = storage_bytes(arrays[name])
+            if name in contents and nbytes:
+                image[GUARD_BYTES : GUARD_BYTES + nbytes] = contents[name]
             bases[name] = device.alloc(image.nbytes)
             device.write(bases[name], image.tobytes())
         addresses = {name: base + GUARD_BYTES for name, base in bases.items()}

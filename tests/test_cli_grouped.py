@@ -71,6 +71,21 @@ def test_inspect_explains_the_choice_beside_published_rules() -> None:
     assert any("4430" in p["source"] for p in why["published"])
 
 
+def test_check_finds_no_hazard_in_a_grouped_kernel() -> None:
+    done = run("check", "grouped", *SMALL, "--max-m", "24", "--scale", "block", "--schedule",
+               "lazy", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert report["strict"]
+    assert report["findings"] == []
+
+
+def test_step_runs_a_grouped_kernel_to_its_end() -> None:
+    done = run("step", "grouped", "--groups", "2", "--rows", "3,9", "--n", "64", "--k", "128")
+    assert done.exit_code == 0, done.output
+    assert "finished after" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from ptxgen.emulator.checking import check
-from ptxgen.grouped_operands import device_sizes, make_grouped_operands, storage_bytes
+from ptxgen.grouped_operands import device_sizes
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
-from ptxgen.renderer import render
+from ptxgen.subjects import grouped_subject
 
 BLOCK: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
 GROUP: dict[str, Any] = {"scale": "group", "accumulate": "promoted"}
@@ -48,14 +48,10 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
 def test_strict_checker_finds_nothing(name: str) -> None:
     (mode, m, k), chosen, tuned, rows = CASES[name]
     problem = GroupedGemm(mode, 4, m, 136, k, **chosen)
-    operands = make_grouped_operands(problem, device_sizes(problem, rows), "integers")
-    plan = grouped_sm90.plan(problem, grouped_sm90.default_config(problem, **tuned), num_sms=4)
-    arrays = {
-        "a": operands.a, "b": operands.b, "sizes": operands.sizes, "d": operands.c,
-        "scale_a": operands.scale_a, "scale_b": operands.scale_b,
-    }  # fmt: skip
-    data = {n: storage_bytes(x).tobytes() for n, x in arrays.items() if x is not None}
+    config = grouped_sm90.default_config(problem, **tuned)
+    subject = grouped_subject(problem, device_sizes(problem, rows), config, grouped_sm90, num_sms=4)
     report = check(
-        render(plan).text, plan.launch, data, strict=True, schedules=("lazy", "eager", "random")
-    )
+        subject.ptx, subject.launch, subject.data, strict=True,
+        schedules=("lazy", "eager", "random"),
+    )  # fmt: skip
     assert not report.findings, report.findings[:3]

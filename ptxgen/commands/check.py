@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
 from ptxgen.commands.output import json_option, note, output_files, read_text
 from ptxgen.commands.subject import exercising, subject_of
@@ -12,8 +13,9 @@ from ptxgen.launch import Launch
 
 
 @click.command("check")
-@click.argument("target", metavar="|".join((*TARGETS, "FILE", "-")))
+@click.argument("target", metavar="|".join((*TARGETS, GROUPED, "FILE", "-")))
 @problem_options
+@grouped_options
 @config_options
 @click.option(
     "--launch",
@@ -32,7 +34,7 @@ from ptxgen.launch import Launch
     "--strict/--tolerant",
     default=None,
     help="Rules for our own kernels, or those that published ones keep "
-    "[default: strict for gemm, tolerant for a FILE].",
+    "[default: strict for gemm and grouped, tolerant for a FILE].",
 )
 @click.option(
     "--schedule",
@@ -53,7 +55,7 @@ from ptxgen.launch import Launch
     type=click.Choice(["integers", "random", "positive"]),
     default="integers",
     show_default=True,
-    help="Inputs of gemm.",
+    help="Inputs of gemm and grouped.",
 )
 @click.option("--exact", is_flag=True, help="Emulate Tensor Core sums bit for bit.")
 @click.option(
@@ -105,10 +107,10 @@ def command(
 ) -> None:
     """Look for races, missing fences and waits, deadlocks and other hazards in a kernel.
 
-    TARGET is gemm with the options of a problem, or a PTX file (- for stdin) with --launch. The
-    kernel runs on the emulator under several schedules; its memory, barriers and asynchronous work
-    are followed by a happens-before checker. Exits with 0 if there is no error, 5 if there is one,
-    6 for a deadlock, 4 if the PTX is rejected.
+    TARGET is gemm or grouped with the options of a problem, or a PTX file (- for stdin) with
+    --launch. The kernel runs on the emulator under several schedules; its memory, barriers and
+    asynchronous work are followed by a happens-before checker. Exits with 0 if there is no error,
+    5 if there is one, 6 for a deadlock, 4 if the PTX is rejected.
     """
     if sum((launch_template, recheck, bool(trace_path), mutate)) > 1:
         raise click.UsageError(
@@ -149,7 +151,7 @@ def _print_template(path: str, entry: str | None) -> None:
     from ptxgen.commands.output import compact_json
     from ptxgen.launch_template import launch_template
 
-    if path in TARGETS:
+    if path in (*TARGETS, GROUPED):
         raise click.UsageError("--launch-template belongs to a FILE; emit --launch-out writes ours")
     launch, notes = launch_template(read_text(path), entry)
     click.echo(compact_json(launch.to_json()))

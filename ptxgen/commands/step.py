@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
 from ptxgen.commands.output import note
 from ptxgen.commands.subject import subject_of
@@ -13,8 +14,9 @@ PROMPT = "(ptx) "
 
 
 @click.command("step")
-@click.argument("target", metavar="|".join((*TARGETS, "FILE")))
+@click.argument("target", metavar="|".join((*TARGETS, GROUPED, "FILE")))
 @problem_options
+@grouped_options
 @config_options
 @click.option("--launch", "launch_path", metavar="PATH", help="Launch description of a FILE.")
 @click.option("--break", "breakpoints", multiple=True, type=click.IntRange(1), metavar="LINE",
@@ -35,9 +37,9 @@ def command(
 ) -> None:
     """Run a kernel on the emulator instruction by instruction.
 
-    TARGET is gemm with the options of a problem, or a PTX file with --launch. Commands come from
-    the terminal, or one a line from stdin; help lists them. At the end of stdin the kernel runs on
-    to its end.
+    TARGET is gemm or grouped with the options of a problem, or a PTX file with --launch. Commands
+    come from the terminal, or one a line from stdin; help lists them. At the end of stdin the
+    kernel runs on to its end.
     """
     from ptxgen.debugger import Debugger, QuitError
     from ptxgen.emulator import Options, run

@@ -4,10 +4,14 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.grouped_options import GROUPED, select_grouped
 from ptxgen.commands.options import TARGETS, refuse_options_of_problems, select
 from ptxgen.commands.output import read_text
 from ptxgen.launch import Launch
-from ptxgen.subjects import Subject, exercising_subjects, gemm_subject
+from ptxgen.subjects import Subject, exercising_subjects, gemm_subject, grouped_subject
+
+CHECKED_CTAS = 4
+"""CTAs that share the tiles of a grouped problem: few, so that each walks from group to group."""
 
 
 def subject_of(
@@ -21,7 +25,7 @@ def subject_of(
 
     Raises: UsageError, ProblemError, ConfigError, LaunchError, ArgumentError.
     """
-    if target not in TARGETS:
+    if target not in (*TARGETS, GROUPED):
         refuse_options_of_problems(values)
         if launch_path is None:
             raise click.UsageError(
@@ -31,13 +35,19 @@ def subject_of(
         return Subject(target, read_text(target), launch)
     if launch_path is not None:
         raise click.UsageError("--launch belongs to a FILE")
+    if target == GROUPED:
+        grouped = select_grouped(values)
+        return grouped_subject(
+            grouped.problem, grouped.sizes, grouped.config, grouped.kernel, data=data,
+            num_sms=CHECKED_CTAS,
+        )  # fmt: skip
     selection = select(values)
     return gemm_subject(selection.problem, selection.config, selection.kernel, data=data)
 
 
 def exercising(target: str, launch_path: str | None, values: dict[str, Any]) -> list[Subject]:
     """Subjects of one text that together execute all of it: small problems of a config, unless
-    sizes are given; a FILE with its one launch.
+    sizes are given; grouped as it is described; a FILE with its one launch.
 
     Raises: as `subject_of`.
     """
