@@ -1,10 +1,14 @@
-"""What TMA asks of the matrices of a GEMM, and their tensor maps.
+"""What TMA asks of the matrices of a problem, dense or grouped, and their tensor maps.
 
-Source: CUDA driver API, "Tensor Map Object Management" (shared/reference/ptx.md B4).
+Source: CUDA driver API, "Tensor Map Object Management"; PTX ISA 9.0, "Tensors".
 """
 
-from ptxgen.dtypes import dtype
+from dataclasses import replace
+from math import gcd
+
+from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import ConfigError
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import TensorMap
 from ptxgen.layout import align_up
 from ptxgen.problem import Gemm
@@ -18,18 +22,27 @@ PACKED_ELEMENTS = 128
 MAX_STRIDE_BYTES = 1 << 40
 
 
-def tensor_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
-    """The map of operand a, b or d, columns first; an unused one if the operand is empty."""
-    rows, columns = getattr(problem, f"{operand}_shape")
+def tensor_map(
+    problem: Gemm | GroupedGemm, operand: str, box: tuple[int, int], swizzle: str
+) -> TensorMap:
+    """The map of operand a, b or d: column, row and, if the problem is grouped, matrix.
+
+    An unused one if the operand is empty.
+    """
+    *matrices, rows, columns = getattr(problem, f"{operand}_shape")
     kind = dtype(getattr(problem, operand))
     if not rows or not columns:
         return TensorMap(None)
+    strides = _strides(problem, operand)
+    row_bytes = kind.packed_bytes(strides["row stride"])
+    # A single matrix has no stride, and any legal one will do.
+    group_bytes = kind.packed_bytes(strides.get("group stride", strides["row stride"]))
     return TensorMap(
         buffer=operand,
         element_type=kind.tensor_map_type,
-        dims=(columns, rows),
-        strides_bytes=(kind.packed_bytes(problem.stride(operand)),),
-        box=box,
+        dims=(columns, rows, *matrices),
+        strides_bytes=(row_bytes, group_bytes) if matrices else (row_bytes,),
+        box=(*box, *(1 for _ in matrices)),
         swizzle=swizzle,
         l2_promotion="none" if operand == "d" else "256B",
     )
@@ -37,19 +50,12 @@ def tensor_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) 
 
 def byte_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
     """The map of a K-major A or B of 4-bit elements as bytes, two elements in each."""
-    rows, columns = getattr(problem, f"{operand}_shape")
-    if not rows or not columns:
-        return TensorMap(None)
-    kind = dtype(getattr(problem, operand))
-    return TensorMap(
-        buffer=operand,
-        element_type="uint8",
-        dims=(kind.packed_bytes(columns), rows),
-        strides_bytes=(kind.packed_bytes(problem.stride(operand)),),
-        box=box,
-        swizzle=swizzle,
-        l2_promotion="256B",
-    )
+    elements = tensor_map(problem, operand, box, swizzle)
+    if elements.buffer is None:
+        return elements
+    columns, rows = elements.dims
+    packed = dtype(getattr(problem, operand)).packed_bytes(columns)
+    return replace(elements, element_type="uint8", dims=(packed, rows))
 
 
 def check_byte_operand(problem: Gemm, operand: str) -> None:
@@ -57,86 +63,92 @@ def check_byte_operand(problem: Gemm, operand: str) -> None:
 
     Raises: ConfigError with the rule and the remedy.
     """
-    kind, name = dtype(getattr(problem, operand)), operand.upper()
     if not problem.k or not problem.extent_bytes(operand):
         return
-    alignment = getattr(problem, f"{operand}_alignment")
-    if alignment % TMA_BYTES:
-        raise ConfigError(
-            f"{name} starts at an address that is a multiple of {alignment} bytes only; TMA needs "
-            f"a multiple of {TMA_BYTES}; try a copy of {name}"
-        )
-    step = 8 * TMA_BYTES // kind.bits
-    stride, columns = problem.stride(operand), getattr(problem, f"{operand}_shape")[1]
+    kind, columns = dtype(getattr(problem, operand)), getattr(problem, f"{operand}_shape")[1]
     if columns % 2:
         raise ConfigError(
-            f"{name} has rows of {columns} elements of {kind}, two to a byte; k must be even; try "
-            f"both operands with zeros appended up to k={columns + 1}"
+            f"{operand.upper()} has rows of {columns} elements of {kind}, two to a byte; k must be "
+            f"even; try both operands with zeros appended up to k={columns + 1}"
         )
-    if stride % step:
-        raise ConfigError(
-            f"{name} has a row stride of {stride} elements = {stride / 2:g} bytes; TMA needs a "
-            f"multiple of {TMA_BYTES} bytes; try a padded copy with a row stride of "
-            f"{align_up(stride, step)} elements"
-        )
+    _check_addresses(problem, operand, kind, TMA_BYTES)
 
 
-def check_operand(problem: Gemm, operand: str) -> None:
+def check_operand(problem: Gemm | GroupedGemm, operand: str) -> None:
     """Refuse an A or B that TMA cannot address.
 
     Raises: ConfigError with the rule and the remedy.
     """
-    kind = dtype(getattr(problem, operand))
-    name, stride = operand.upper(), problem.stride(operand)
+    kind, columns = dtype(getattr(problem, operand)), getattr(problem, f"{operand}_shape")[-1]
     if not problem.k or not problem.extent_bytes(operand):
         return
-    unit = PACKED_BYTES if kind.is_packed else TMA_BYTES
-    alignment = getattr(problem, f"{operand}_alignment")
-    if alignment % unit:
+    if kind.is_packed and columns % PACKED_ELEMENTS:
+        raise ConfigError(
+            f"{operand.upper()} has rows of {columns} elements of {kind}; TMA needs a multiple of "
+            f"{PACKED_ELEMENTS}; try both operands with zeros appended up to "
+            f"k={align_up(columns, PACKED_ELEMENTS)}"
+        )
+    _check_addresses(problem, operand, kind, PACKED_BYTES if kind.is_packed else TMA_BYTES)
+
+
+def _strides(problem: Gemm | GroupedGemm, operand: str) -> dict[str, int]:
+    """Elements from one row to the next and, if there are more, from one matrix to the next."""
+    strides = {"row stride": problem.stride(operand)}
+    if isinstance(problem, GroupedGemm) and getattr(problem, f"{operand}_shape")[0] > 1:
+        strides["group stride"] = problem.group_stride(operand)
+    return strides
+
+
+def _check_addresses(
+    problem: Gemm | GroupedGemm, operand: str, kind: Dtype, unit_bytes: int
+) -> None:
+    """Refuse a start or a stride that is no multiple of `unit_bytes`, or too long a stride."""
+    name, alignment = operand.upper(), getattr(problem, f"{operand}_alignment")
+    if alignment % unit_bytes:
         raise ConfigError(
             f"{name} starts at an address that is a multiple of {alignment} bytes only; TMA needs "
-            f"a multiple of {unit}; try a copy of {name}"
+            f"a multiple of {unit_bytes}; try a copy of {name}"
         )
-    step = PACKED_ELEMENTS if kind.is_packed else unit // kind.bytes
-    columns = getattr(problem, f"{operand}_shape")[1]
-    if kind.is_packed and columns % step:
-        raise ConfigError(
-            f"{name} has rows of {columns} elements of {kind}; TMA needs a multiple of {step}; try "
-            f"both operands with zeros appended up to k={align_up(columns, step)}"
-        )
-    if stride * kind.bits % (8 * unit):
-        raise ConfigError(
-            f"{name} has a row stride of {stride} elements = {stride * kind.bits / 8:g} bytes; TMA "
-            f"needs a multiple of {unit} bytes; try a padded copy with a row stride of "
-            f"{align_up(stride, step)} elements"
-        )
-    if kind.packed_bytes(stride) >= MAX_STRIDE_BYTES:
-        stride_bytes = kind.packed_bytes(stride)
-        raise ConfigError(
-            f"{name} has a row stride of {stride_bytes} bytes; TMA needs less than 2^40"
-        )
+    step = 8 * unit_bytes // gcd(8 * unit_bytes, kind.bits)
+    for what, stride in _strides(problem, operand).items():
+        if stride % step:
+            raise ConfigError(
+                f"{name} has a {what} of {stride} elements = {stride * kind.bits / 8:.14g} bytes; "
+                f"TMA needs a multiple of {unit_bytes} bytes; try a padded copy with a {what} of "
+                f"{align_up(stride, step)} elements"
+            )
+        if kind.packed_bytes(stride) >= MAX_STRIDE_BYTES:
+            raise ConfigError(
+                f"{name} has a {what} of {kind.packed_bytes(stride)} bytes; TMA needs less than "
+                "2^40"
+            )
 
 
-def d_fits_tma(problem: Gemm) -> bool:
-    """Whether TMA can store D: base, row stride and row length are multiples of 16 bytes.
+def d_fits_tma(problem: Gemm | GroupedGemm) -> bool:
+    """Whether TMA can store D: base, strides and row length are multiples of 16 bytes.
 
-    The row length, because a TMA store clips at whole 16 bytes and would write behind the row.
+    The row length, because a TMA store clips at whole 16 bytes: with N = 63 bf16 it wrote two bytes
+    of the gap behind each row. Measured on an H200 (tests/test_gemm_sm90.py has the case).
     """
-    element_bytes = dtype(problem.d).bytes
-    in_bytes = (problem.d_alignment, problem.stride("d") * element_bytes, problem.n * element_bytes)
-    return not any(x % TMA_BYTES for x in in_bytes)
+    lengths = (*_strides(problem, "d").values(), problem.n)
+    in_bytes = [dtype(problem.d).bytes * length for length in lengths]
+    return not any(x % TMA_BYTES for x in (problem.d_alignment, *in_bytes))
 
 
-def check_d_fits_tma(problem: Gemm) -> None:
-    """Refuse a D that TMA cannot store.
+def check_d_fits_tma(problem: Gemm | GroupedGemm, store: str) -> None:
+    """Refuse a way to store D by TMA if that cannot store it.
 
     Raises: ConfigError.
     """
-    if problem.m and problem.n and not d_fits_tma(problem):
-        element_bytes = dtype(problem.d).bytes
-        raise ConfigError(
-            f"store=tma needs D at a multiple of 16 bytes, with a row stride and a row length of "
-            f"multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an alignment of "
-            f"{problem.d_alignment}, a stride of {problem.stride('d') * element_bytes} and a row "
-            f"of {problem.n * element_bytes} bytes; try store=global"
-        )
+    if store == "global" or not problem.m or not problem.n or d_fits_tma(problem):
+        return
+    element_bytes = dtype(problem.d).bytes
+    strides = ", ".join(
+        f"a {what} of {stride * element_bytes}" for what, stride in _strides(problem, "d").items()
+    )
+    raise ConfigError(
+        f"store={store} needs D at a multiple of {TMA_BYTES} bytes, with strides and a row length "
+        f"of multiples of {TMA_BYTES} bytes (a TMA store clips at whole {TMA_BYTES} bytes), got an "
+        f"alignment of {problem.d_alignment}, {strides} and a row of {problem.n * element_bytes} "
+        "bytes; try store=global"
+    )

@@ -295,8 +295,7 @@ def _check_serves(problem: Gemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store == "tma":
-        check_d_fits_tma(problem)
+    check_d_fits_tma(problem, config.store)
 
 
 def _scale_part(config: Config) -> str:

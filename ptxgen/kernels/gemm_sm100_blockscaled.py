@@ -226,8 +226,7 @@ def _check_serves(problem: Gemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store == "tma":
-        check_d_fits_tma(problem)
+    check_d_fits_tma(problem, config.store)
     for operand in ("a", "b"):
         if not config.is_fp4:
             check_operand(problem, operand)

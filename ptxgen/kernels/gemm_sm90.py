@@ -4,7 +4,7 @@ Pairs with templates/gemm_sm90.ptx.j2. One producer warp fills a ring of stages 
 consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 """
 
-from ptxgen.dtypes import Dtype, dtype
+from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_choice import configs, default_config, with_most_stages
 from ptxgen.kernels.sm90_config import (
     GPC_SMS,
@@ -23,18 +23,18 @@ from ptxgen.kernels.sm90_fields import fields
 from ptxgen.kernels.sm90_operands import (
     check_operands,
     check_serves,
-    d_fits_tma,
     static_fields,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
-from ptxgen.launch import Buffer, Launch, Param, TensorMap
+from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.layout import DStaging
+from ptxgen.operand_maps import tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 
 __all__ = [
     "NAME", "NUM_SMS", "SWIZZLES", "TARGET", "TARGETS", "UNIT", "Config", "check_operands",
-    "configs", "d_fits_tma", "default_config", "plan", "static_fields", "with_most_stages",
+    "configs", "default_config", "plan", "static_fields", "with_most_stages",
 ]  # fmt: skip
 
 
@@ -89,22 +89,6 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     )  # fmt: skip
 
 
-def _tensor_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
-    rows, columns = getattr(problem, f"{operand}_shape")
-    kind: Dtype = dtype(getattr(problem, operand))
-    if not rows or not columns:
-        return TensorMap(None)
-    return TensorMap(
-        buffer=operand,
-        element_type=kind.tensor_map_type,
-        dims=(columns, rows),
-        strides_bytes=(problem.stride(operand) * kind.bytes,),
-        box=box,
-        swizzle=swizzle,
-        l2_promotion="none" if operand == "d" else "256B",
-    )
-
-
 def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     usable_sms = num_sms if config.cluster_ctas <= 2 else num_sms // GPC_SMS * GPC_SMS
     num_m_tiles = -(-problem.m // (config.tile_m * config.cluster_m))
@@ -114,12 +98,12 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     staging = DStaging(dtype(config.d), config.tile_n)
     params = [
-        Param("a_map", "tensor_map", _tensor_map(problem, "a", config.a_tile.box, swizzle)),
-        Param("b_map", "tensor_map", _tensor_map(problem, "b", config.b_tile.box, swizzle)),
+        Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
+        Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
     ]
     if config.store != "global":
         params.append(
-            Param("d_map", "tensor_map", _tensor_map(problem, "d", staging.box, staging.swizzle))
+            Param("d_map", "tensor_map", tensor_map(problem, "d", staging.box, staging.swizzle))
         )
     else:
         params.append(Param("d_pointer", "pointer", "d"))

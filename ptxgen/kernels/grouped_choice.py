@@ -9,8 +9,9 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_config import MAX_STAGES, TARGET, TOKEN_ROWS, Config
-from ptxgen.kernels.grouped_operands import check_formats, d_fits_tma, static_fields
+from ptxgen.kernels.grouped_operands import check_formats, static_fields
 from ptxgen.layout import align_up
+from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
 
 

@@ -4,11 +4,8 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_config import NAME, Config
+from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operand
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
-
-TMA_BYTES = 16
-"""TMA's unit for addresses and strides."""
-MAX_STRIDE_BYTES = 1 << 40
 
 
 def static_fields(problem: GroupedGemm) -> dict[str, str]:
@@ -54,31 +51,8 @@ def check_operands(problem: GroupedGemm | Gemm) -> None:
     check_formats(problem)
     if problem.mode == "kgrouped":
         _check_k_starts(problem)
-    for name in ("a", "b"):
-        matrices, rows, columns = getattr(problem, f"{name}_shape")
-        if not rows or not columns:
-            continue
-        size = dtype(getattr(problem, name)).bytes
-        alignment = getattr(problem, f"{name}_alignment")
-        if alignment % TMA_BYTES:
-            raise ConfigError(
-                f"{name.upper()} starts at an address that is a multiple of {alignment} bytes "
-                f"only; TMA needs a multiple of {TMA_BYTES}; try a copy of {name.upper()}"
-            )
-        strides = {"row stride": problem.stride(name)}
-        if matrices > 1:
-            strides["group stride"] = problem.group_stride(name)
-        for what, stride in strides.items():
-            if stride * size % TMA_BYTES:
-                raise ConfigError(
-                    f"{name.upper()} has a {what} of {stride} elements = {stride * size} bytes; "
-                    f"TMA needs a multiple of {TMA_BYTES} bytes; try a padded copy"
-                )
-            if stride * size >= MAX_STRIDE_BYTES:
-                raise ConfigError(
-                    f"{name.upper()} has a {what} of {stride * size} bytes; TMA needs less than "
-                    "2^40"
-                )
+    for operand in ("a", "b"):
+        check_operand(problem, operand)
 
 
 def _check_k_starts(problem: GroupedGemm) -> None:
@@ -95,15 +69,6 @@ def _check_k_starts(problem: GroupedGemm) -> None:
         )
 
 
-def d_fits_tma(problem: GroupedGemm) -> bool:
-    """Whether TMA can store D: base, strides and row length are multiples of 16 bytes."""
-    size = dtype(problem.d).bytes
-    in_bytes = [problem.d_alignment, problem.stride("d") * size, problem.n * size]
-    if problem.d_shape[0] > 1:
-        in_bytes.append(problem.group_stride("d") * size)
-    return not any(x % TMA_BYTES for x in in_bytes)
-
-
 def check_serves(problem: GroupedGemm, config: Config) -> None:
     """Refuse a config that does not compute the problem.
 
@@ -116,11 +81,4 @@ def check_serves(problem: GroupedGemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
-        raise ConfigError(
-            f"store={config.store} needs D at a multiple of 16 bytes, with strides and a row "
-            f"length of multiples of 16 bytes, got an alignment of {problem.d_alignment}, a row "
-            f"stride of {problem.stride('d')}, a group stride of "
-            f"{problem.group_stride('d')} and rows of {problem.n} elements of "
-            f"{problem.d}; try store=global"
-        )
+    check_d_fits_tma(problem, config.store)

@@ -18,11 +18,11 @@ from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm100
 from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
 from ptxgen.kernels.grouped_fields import MATRIX, STOP
-from ptxgen.kernels.grouped_operands import d_fits_tma, index_kind
-from ptxgen.kernels.grouped_sm90 import scale_params, size_params, stack_map
+from ptxgen.kernels.grouped_operands import index_kind
+from ptxgen.kernels.grouped_sm90 import scale_params, size_params
 from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.layout import Copy, align_up
-from ptxgen.operand_maps import MAX_STRIDE_BYTES, TMA_BYTES
+from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma, tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import INTEGERS, NARROW_FLOATS
 from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
@@ -131,25 +131,7 @@ def check_operands(problem: GroupedGemm) -> None:
     if index_kind(problem) != "offsets":
         raise ConfigError(f"{NAME} has no index={problem.index}; must be offsets or ends")
     for operand in ("a", "b"):
-        matrices, rows, columns = getattr(problem, f"{operand}_shape")
-        if not rows or not columns:
-            continue
-        size, name = dtype(getattr(problem, operand)).bytes, operand.upper()
-        alignment = getattr(problem, f"{operand}_alignment")
-        if alignment % TMA_BYTES:
-            raise ConfigError(
-                f"{name} starts at an address that is a multiple of {alignment} bytes only; TMA "
-                f"needs a multiple of {TMA_BYTES}; try a copy of {name}"
-            )
-        strides = {"row stride": problem.stride(operand)}
-        if matrices > 1:
-            strides["group stride"] = problem.group_stride(operand)
-        for what, stride in strides.items():
-            if stride * size % TMA_BYTES or stride * size >= MAX_STRIDE_BYTES:
-                raise ConfigError(
-                    f"{name} has a {what} of {stride} elements = {stride * size} bytes; TMA needs "
-                    f"a multiple of {TMA_BYTES} bytes below 2^40; try a padded copy"
-                )
+        check_operand(problem, operand)
 
 
 def static_fields(problem: GroupedGemm) -> dict[str, str]:
@@ -253,13 +235,7 @@ def _check_serves(problem: GroupedGemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store == "tma" and problem.m and problem.n and not d_fits_tma(problem):
-        raise ConfigError(
-            "store=tma needs D at a multiple of 16 bytes, with strides and a row length of "
-            f"multiples of 16 bytes, got an alignment of {problem.d_alignment}, a row stride of "
-            f"{problem.stride('d')}, a group stride of {problem.group_stride('d')} and rows of "
-            f"{problem.n} elements of {problem.d}; try store=global"
-        )
+    check_d_fits_tma(problem, config.store)
 
 
 def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
@@ -269,12 +245,12 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     token_box = (tokens.box[0], config.box_rows)
     d_bytes = dtype(problem.d).bytes
     params = [
-        Param("a_map", "tensor_map", stack_map(problem, "b", weights.box, weights.swizzle)),
-        Param("b_map", "tensor_map", stack_map(problem, "a", token_box, tokens.swizzle)),
+        Param("a_map", "tensor_map", tensor_map(problem, "b", weights.box, weights.swizzle)),
+        Param("b_map", "tensor_map", tensor_map(problem, "a", token_box, tokens.swizzle)),
     ]
     if config.store == "tma":
         staging = config.swapped_staging
-        d_map = stack_map(problem, "d", staging.box, staging.swizzle)
+        d_map = tensor_map(problem, "d", staging.box, staging.swizzle)
         params.append(Param("d_map", "tensor_map", d_map))
     params += [
         Param("d_pointer", "pointer", "d"),

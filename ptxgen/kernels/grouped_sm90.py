@@ -21,8 +21,9 @@ from ptxgen.kernels.grouped_fields import fields
 from ptxgen.kernels.grouped_operands import check_operands, check_serves
 from ptxgen.kernels.grouped_resources import barriers, smem_map
 from ptxgen.kernels.sm90_config import NUM_SMS
-from ptxgen.launch import Buffer, Launch, Param, TensorMap
+from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.layout import DStaging
+from ptxgen.operand_maps import tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 
@@ -100,25 +101,6 @@ def _parts(config: Config) -> dict[str, str]:
     }  # fmt: skip
 
 
-def stack_map(problem: GroupedGemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:
-    """The map of a stack of matrices: column, row, matrix; an unused one if it is empty."""
-    matrices, rows, columns = getattr(problem, f"{operand}_shape")
-    kind = dtype(getattr(problem, operand))
-    if not rows or not columns:
-        return TensorMap(None)
-    row_bytes = problem.stride(operand) * kind.bytes
-    group_bytes = problem.group_stride(operand) * kind.bytes if matrices > 1 else row_bytes
-    return TensorMap(
-        buffer=operand,
-        element_type=kind.tensor_map_type,
-        dims=(columns, rows, matrices),
-        strides_bytes=(row_bytes, group_bytes),
-        box=(*box, 1),
-        swizzle=swizzle,
-        l2_promotion="none" if operand == "d" else "256B",
-    )
-
-
 def d_box(config: Config) -> tuple[tuple[int, int], str]:
     """TMA box of D, columns first, and its swizzle."""
     if config.swap_ab:
@@ -132,12 +114,14 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     clusters = max(1, min(_most_tiles(problem, config), num_sms // config.cluster_ctas))
     swizzle = f"{SWIZZLE_BYTES}B"
     params = [
-        Param(f"a_map{i}", "tensor_map", stack_map(problem, "a", (config.tile_k, rows), swizzle))
+        Param(f"a_map{i}", "tensor_map", tensor_map(problem, "a", (config.tile_k, rows), swizzle))
         for i, rows in enumerate(config.token_boxes)
     ]
-    params.append(Param("b_map", "tensor_map", stack_map(problem, "b", config.b_tile.box, swizzle)))
+    params.append(
+        Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle))
+    )
     if config.store != "global":
-        params.append(Param("d_map", "tensor_map", stack_map(problem, "d", *d_box(config))))
+        params.append(Param("d_map", "tensor_map", tensor_map(problem, "d", *d_box(config))))
     d_bytes = dtype(problem.d).bytes
     params += [
         Param("d_pointer", "pointer", "d"),

@@ -8,8 +8,9 @@ from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.sm90_config import MAX_STAGES, SWIZZLES, TARGET, Config
-from ptxgen.kernels.sm90_operands import check_formats, d_fits_tma, static_fields
+from ptxgen.kernels.sm90_operands import check_formats, static_fields
 from ptxgen.layout import align_up
+from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
 
 

@@ -1,9 +1,8 @@
 """Which operands wgmma and TMA can take, and whether a config of gemm_sm90 serves a problem."""
 
-from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.sm90_config import NAME, TARGET, Config
-from ptxgen.layout import align_up
+from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, Gemm
 
 
@@ -51,44 +50,14 @@ def check_formats(problem: Gemm) -> None:
         )
 
 
-def d_fits_tma(problem: Gemm) -> bool:
-    """Whether TMA can store D: base, row stride and row length are multiples of 16 bytes.
-
-    The row length, because a TMA store clips at whole 16 bytes: with N = 63 bf16 it wrote two bytes
-    of the gap behind each row. Measured on an H200 (tests/test_gemm_sm90.py has the case).
-    """
-    element_bytes = dtype(problem.d).bytes
-    in_bytes = (problem.stride("d") * element_bytes, problem.n * element_bytes)
-    return problem.d_alignment % 16 == 0 and not any(x % 16 for x in in_bytes)
-
-
 def check_operands(problem: Gemm) -> None:
     """Refuse operands that wgmma or TMA cannot take, whatever the config.
 
     Raises: ConfigError.
     """
     check_formats(problem)
-    for name in ("a", "b"):
-        stride_bytes = problem.stride(name) * dtype(getattr(problem, name)).bytes
-        alignment = getattr(problem, f"{name}_alignment")
-        if not problem.k or not problem.extent_bytes(name):
-            continue
-        if alignment % 16:
-            raise ConfigError(
-                f"{name.upper()} starts at an address that is a multiple of {alignment} bytes "
-                f"only; TMA needs a multiple of 16; try a copy of {name.upper()}"
-            )
-        if stride_bytes % 16:
-            step = 16 // dtype(getattr(problem, name)).bytes
-            raise ConfigError(
-                f"{name.upper()} has a row stride of {problem.stride(name)} elements = "
-                f"{stride_bytes} bytes; TMA needs a multiple of 16 bytes; try a padded copy with a "
-                f"row stride of {align_up(problem.stride(name), step)} elements"
-            )
-        if stride_bytes >= 1 << 40:
-            raise ConfigError(
-                f"{name.upper()} has a row stride of {stride_bytes} bytes; TMA needs less than 2^40"
-            )
+    for operand in ("a", "b"):
+        check_operand(problem, operand)
 
 
 def check_serves(problem: Gemm, config: Config) -> None:
@@ -103,11 +72,4 @@ def check_serves(problem: Gemm, config: Config) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
-    if config.store != "global" and problem.m and problem.n and not d_fits_tma(problem):
-        raise ConfigError(
-            f"store={config.store} needs D at a multiple of 16 bytes, with a row stride and a row "
-            "length of multiples of 16 bytes (a TMA store clips at whole 16 bytes), got an "
-            f"alignment of {problem.d_alignment}, a stride of "
-            f"{problem.stride('d') * dtype(problem.d).bytes} and a row of "
-            f"{problem.n * dtype(problem.d).bytes} bytes; try store=global"
-        )
+    check_d_fits_tma(problem, config.store)
