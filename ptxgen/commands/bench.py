@@ -154,10 +154,11 @@ def config_of(kernel: Any, problem: Any, text: str) -> Any:
     Raises: ArgumentError if it is not one, or has a field that the config does not have.
     """
     from ptxgen.errors import ArgumentError
+    from ptxgen.kernels.agreement import static_fields
 
     try:
         fields = json.loads(text)
-        return kernel.Config(**kernel.static_fields(problem), **fields)
+        return kernel.Config(**static_fields(problem, kernel.Config), **fields)
     except (json.JSONDecodeError, TypeError) as error:
         raise ArgumentError(
             f"--config must be a JSON object of fields of {kernel.NAME}'s config, got {text!r}: "

@@ -19,6 +19,7 @@ after MMA-Sim.
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.agreement import check_agrees
 from ptxgen.kernels.gemm_mma_config import (
     NAME,
     NUM_SMS,
@@ -28,7 +29,6 @@ from ptxgen.kernels.gemm_mma_config import (
     check_operands,
     configs,
     default_config,
-    static_fields,
     widest_access,
 )
 from ptxgen.launch import Buffer, Launch, Param
@@ -96,12 +96,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
 def _check_serves(problem: Gemm, config: Config) -> None:
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     for operand, field in (("a", "a_copy_bytes"), ("b", "b_copy_bytes"), ("d", "d_store_bytes")):
         used, widest = getattr(config, field), widest_access(problem, operand)
         if problem.extent_bytes(operand) and used > widest:

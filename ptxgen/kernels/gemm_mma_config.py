@@ -1,11 +1,12 @@
 """Configs of gemm_mma: what may be chosen, what is refused, and what is chosen by default."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.problem import FP8, Gemm
 from ptxgen.warp_schedule import BLOCK_REGISTERS
 from ptxgen.warp_tiles import ASYNC_COPY_BYTES, BLOCK_ROWS, WarpTile
@@ -259,18 +260,6 @@ def check_operands(problem: Gemm) -> None:
         )
 
 
-def static_fields(problem: Gemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "layout": problem.layout,
-        "scale": problem.scale,
-        "accumulate": problem.accumulate,
-    }
-
-
 def widest_access(problem: Gemm, operand: str) -> int:
     """Bytes of the widest access, 1 to 16, at which every row of operand a, b or d starts."""
     rows, columns = getattr(problem, f"{operand}_shape")
@@ -291,11 +280,8 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
     check_operands(problem)
-    known = [f.name for f in fields(Config)]
-    for name in chosen:
-        if name not in known:
-            raise ConfigError(f"{NAME} has no {name}; must be one of {', '.join(known)}")
-    values: dict[str, int | str] = dict(static_fields(problem))
+    check_known(NAME, Config, chosen)
+    values: dict[str, int | str] = dict(static_fields(problem, Config))
     values["a_copy_bytes"] = widest_access(problem, "a")
     values["b_copy_bytes"] = widest_access(problem, "b")
     d_bytes = dtype(problem.d).bytes

@@ -9,12 +9,13 @@ and emulates. Source: shared/reference/ptx.md D.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
 from ptxgen.launch import Buffer
 from ptxgen.layout import MMA_K_BYTES, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma
@@ -132,17 +133,6 @@ def _check_shape(config: Config) -> None:
         )
 
 
-def static_fields(problem: Gemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "layout": problem.layout,
-        "scale": problem.scale,
-    }
-
-
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
     """A good configuration for the problem. `chosen` fields are kept as they are.
 
@@ -151,12 +141,9 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
     kind = chosen.pop("kind", None)
-    known = {f.name for f in fields(Config)}
-    for name in chosen:
-        if name not in known:
-            raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
+    check_known(NAME, Config, chosen)
     check_operands(problem)
-    values: dict[str, int | str] = dict(static_fields(problem))
+    values: dict[str, int | str] = dict(static_fields(problem, Config))
     swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
     values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
     values.update(chosen)
@@ -289,12 +276,7 @@ def check_operands(problem: Gemm) -> None:
 
 def _check_serves(problem: Gemm, config: Config) -> None:
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
 
 

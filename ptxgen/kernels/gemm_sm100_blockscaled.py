@@ -10,11 +10,12 @@ hand: the kernel assembles and emulates. Source: shared/reference/ptx.md D10, D1
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
 from ptxgen.kernels.blockscaled_config import (
     NAME,
     TILE_K_BYTES,
@@ -97,28 +98,14 @@ def check_operands(problem: Gemm) -> None:
             check_operand(problem, operand)
 
 
-def static_fields(problem: Gemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "layout": problem.layout,
-        "scale": problem.scale,
-    }
-
-
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
     """A good configuration for the problem. `chosen` fields are kept as they are.
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
-    known = {f.name for f in fields(Config)}
-    for name in chosen:
-        if name not in known:
-            raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
+    check_known(NAME, Config, chosen)
     check_operands(problem)
-    values: dict[str, int | str] = dict(static_fields(problem))
+    values: dict[str, int | str] = dict(static_fields(problem, Config))
     swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
     values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
     fp4 = (problem.a, problem.b) == ("e2m1", "e2m1") and problem.scale != "mx128"
@@ -169,7 +156,7 @@ def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str |
                     try:
                         yield default_config(problem, **chosen), None
                     except ConfigError as error:
-                        config = Config(**static_fields(problem), **chosen)  # type: ignore[arg-type]
+                        config = Config(**static_fields(problem, Config), **chosen)  # type: ignore[arg-type]
                         yield config, str(error)
 
 
@@ -220,12 +207,7 @@ def _version(config: Config) -> str:
 
 def _check_serves(problem: Gemm, config: Config) -> None:
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
     for operand in ("a", "b"):
         if not config.is_fp4:

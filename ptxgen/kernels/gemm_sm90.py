@@ -23,7 +23,6 @@ from ptxgen.kernels.sm90_fields import fields
 from ptxgen.kernels.sm90_operands import (
     check_operands,
     check_serves,
-    static_fields,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
 from ptxgen.launch import Buffer, Launch, Param
@@ -34,7 +33,7 @@ from ptxgen.problem import Gemm
 
 __all__ = [
     "NAME", "NUM_SMS", "SWIZZLES", "TARGET", "TARGETS", "UNIT", "Config", "check_operands",
-    "configs", "default_config", "plan", "static_fields", "with_most_stages",
+    "configs", "default_config", "plan", "with_most_stages",
 ]  # fmt: skip
 
 

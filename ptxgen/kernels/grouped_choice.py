@@ -8,8 +8,9 @@ from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
-from ptxgen.kernels.grouped_config import MAX_STAGES, TARGET, TOKEN_ROWS, Config
-from ptxgen.kernels.grouped_operands import check_formats, static_fields
+from ptxgen.kernels.agreement import check_known, static_fields
+from ptxgen.kernels.grouped_config import MAX_STAGES, NAME, TARGET, TOKEN_ROWS, Config
+from ptxgen.kernels.grouped_operands import check_formats
 from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
@@ -21,8 +22,9 @@ def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> C
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
     problem = one_group(problem)
+    check_known(NAME, Config, chosen)
     check_formats(problem)
-    values: dict[str, int | str | bool] = dict(static_fields(problem))
+    values: dict[str, int | str | bool] = dict(static_fields(problem, Config))
     swapped = bool(chosen.get("swap_ab", False))
     values.update(chosen)
     if "tile_m" not in values:

@@ -3,27 +3,10 @@
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
+from ptxgen.kernels.agreement import check_agrees
 from ptxgen.kernels.grouped_config import NAME, Config
 from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operand
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
-
-
-def static_fields(problem: GroupedGemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "mode": problem.mode,
-        "index": index_kind(problem),
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "scale": problem.scale,
-        "accumulate": problem.accumulate,
-    }
-
-
-def index_kind(problem: GroupedGemm) -> str:
-    """How the kernel reads sizes: `ends` is read as `offsets`, whose starts lie one before."""
-    return "rows" if problem.mode == "contiguous" and problem.index == "rows" else "offsets"
 
 
 def check_formats(problem: GroupedGemm) -> None:
@@ -75,10 +58,5 @@ def check_serves(problem: GroupedGemm, config: Config) -> None:
     Raises: ConfigError.
     """
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)

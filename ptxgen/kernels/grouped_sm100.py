@@ -8,7 +8,7 @@ Accumulation as in gemm_sm100. No hardware was at hand: the kernel assembles and
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from ptxgen.arch import arch
@@ -16,9 +16,9 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm100
+from ptxgen.kernels.agreement import check_agrees, check_known, index_kind, static_fields
 from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
 from ptxgen.kernels.grouped_fields import MATRIX, STOP
-from ptxgen.kernels.grouped_operands import index_kind
 from ptxgen.kernels.grouped_sm90 import scale_params, size_params
 from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.layout import Copy, align_up
@@ -134,30 +134,14 @@ def check_operands(problem: GroupedGemm) -> None:
         check_operand(problem, operand)
 
 
-def static_fields(problem: GroupedGemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "mode": problem.mode,
-        "index": index_kind(problem),
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "layout": "nt",
-        "scale": problem.scale,
-    }
-
-
 def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
     """A good configuration for the problem. `chosen` fields are kept as they are.
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
-    known = {f.name for f in fields(Config)}
-    for name in chosen:
-        if name not in known:
-            raise ConfigError(f"{NAME} has no {name}; it has {', '.join(sorted(known))}")
+    check_known(NAME, Config, chosen)
     check_operands(problem)
-    values: dict[str, int | str | bool] = dict(static_fields(problem))
+    values: dict[str, int | str | bool] = dict(static_fields(problem, Config))
     staged = d_fits_tma(problem) and dtype(problem.d).bytes == 2
     values["store"] = "tma" if staged else "global"
     values.update(chosen)
@@ -190,7 +174,7 @@ def configs(problem: GroupedGemm, target: str = TARGET) -> Iterator[tuple[Config
                 try:
                     yield default_config(problem, **chosen), None
                 except ConfigError as error:
-                    yield Config(**static_fields(problem), **chosen), str(error)  # type: ignore[arg-type]
+                    yield Config(**static_fields(problem, Config), **chosen), str(error)  # type: ignore[arg-type]
 
 
 def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
@@ -229,12 +213,7 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
 
 def _check_serves(problem: GroupedGemm, config: Config) -> None:
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
 
 

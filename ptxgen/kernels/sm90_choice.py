@@ -7,8 +7,9 @@ from dataclasses import replace
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.sm90_config import MAX_STAGES, SWIZZLES, TARGET, Config
-from ptxgen.kernels.sm90_operands import check_formats, static_fields
+from ptxgen.kernels.agreement import check_known, static_fields
+from ptxgen.kernels.sm90_config import MAX_STAGES, NAME, SWIZZLES, TARGET, Config
+from ptxgen.kernels.sm90_operands import check_formats
 from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
@@ -19,9 +20,10 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
 
     Raises: ConfigError if no configuration with the chosen fields is legal.
     """
+    check_known(NAME, Config, chosen)
     check_formats(problem)
     swizzle = int(chosen.get("swizzle_bytes", 128))
-    values: dict[str, int | str] = dict(static_fields(problem))
+    values: dict[str, int | str] = dict(static_fields(problem, Config))
     values["tile_k"] = (swizzle or 128) // dtype(problem.a).bytes
     values["tile_m"] = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
     values.update(chosen)

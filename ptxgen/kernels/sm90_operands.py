@@ -1,21 +1,10 @@
 """Which operands wgmma and TMA can take, and whether a config of gemm_sm90 serves a problem."""
 
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.agreement import check_agrees
 from ptxgen.kernels.sm90_config import NAME, TARGET, Config
 from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, Gemm
-
-
-def static_fields(problem: Gemm) -> dict[str, str]:
-    """The fields of a Config that the problem decides."""
-    return {
-        "a": problem.a,
-        "b": problem.b,
-        "d": problem.d,
-        "layout": problem.layout,
-        "scale": problem.scale,
-        "accumulate": problem.accumulate,
-    }
 
 
 def check_formats(problem: Gemm) -> None:
@@ -66,10 +55,5 @@ def check_serves(problem: Gemm, config: Config) -> None:
     Raises: ConfigError.
     """
     check_operands(problem)
-    for name, value in static_fields(problem).items():
-        if getattr(config, name) != value:
-            raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
-            )
+    check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
