@@ -1,6 +1,7 @@
 """Plan -> PTX text. The only importer of jinja2."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,9 @@ MARK_START, MARK_END = "\x01", "\x02"
 _MARK = re.compile(f"{MARK_START}([^{MARK_END}]*){MARK_END}")
 _UNMARKED = re.compile(r"\s*(#|$)")
 """Template lines that print nothing: statements, comments, empty lines."""
+_LABEL = re.compile(r"[A-Z]\w*:")
+_GUARD = re.compile(r"(@!?%\w+)\s+")
+INDENT = "    "
 
 
 @dataclass(frozen=True)
@@ -108,4 +112,16 @@ def render(plan: Plan) -> Rendered:
     while lines and not lines[-1]:
         lines.pop()
         origins.pop()
-    return Rendered("".join(f"{line}\n" for line in lines), tuple(origins))
+    return Rendered("".join(f"{line}\n" for line in _indented(lines)), tuple(origins))
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, each as deep as the braces around it; a label one less. A template cannot know how
+    deep its macros are called."""
+    depth = 0
+    for line in lines:
+        text = _GUARD.sub(r"\1 ", line.strip(), count=1)
+        depth -= text[:1] in ("}", ")")
+        outward = 1 if _LABEL.match(text) else 0
+        yield INDENT * max(depth - outward, 0) + text if text else ""
+        depth += text[-1:] in ("{", "(")
