@@ -1,8 +1,9 @@
 """What plans of kernels on tcgen05 have in common: protocol tables, launch, printed fields."""
 
 from ptxgen.dtypes import dtype
-from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.launch import Launch, Param
 from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
+from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
 from ptxgen.operand_maps import tensor_map
 from ptxgen.plans import Barrier
 from ptxgen.problem import Gemm
@@ -28,8 +29,6 @@ NUM_SMS = 148
 ONE_CTA_BYTES = 116 << 10
 """Shared memory that keeps a second CTA off the SM. Two CTAs that wait for each other's tensor
 memory, each holding some, would wait for ever."""
-RASTER_M_TILES = 8
-"""Tiles along M that run side by side, so that their B tiles are read from L2."""
 ZERO_COLUMNS = 32
 """Columns that one tcgen05.st clears."""
 
@@ -94,12 +93,8 @@ def launch(
     config: Tcgen05Config,
     num_sms: int,
     operand_maps: list[Param],
-    scale_buffers: list[Buffer],
 ) -> Launch:
-    """The launch of a problem.
-
-    operand_maps: the tensor maps of what is loaded. scale_buffers: those of scales, if any.
-    """
+    """The launch of a problem. operand_maps: the tensor maps of what is loaded."""
     rows, columns = (problem.n, problem.m) if config.swap_ab else (problem.m, problem.n)
     num_m_tiles = -(-rows // (config.rows * config.cluster_rows))
     num_n_tiles = -(-columns // (config.columns * config.cluster_columns))
@@ -116,8 +111,8 @@ def launch(
         stride_bytes = problem.stride("d") * dtype(problem.d).bytes
         params.append(Param("d_pointer", "pointer", "d"))
         params.append(Param("d_stride_bytes", "u64", stride_bytes))
-    if not config.scale_tiles:
-        names = [buffer.name for buffer in scale_buffers]
+    if config.scale != "none" and not config.scale_tiles:
+        names = ["scale_a", "scale_b"]
         sources = names[::-1] if config.swap_ab else names
         params += [
             Param(name, "pointer", source) for name, source in zip(names, sources, strict=True)
@@ -132,12 +127,6 @@ def launch(
         Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_rows)),
         Param("alpha", "f32", problem.alpha),
     ]
-    buffers = [
-        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
-        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "out"),
-        *scale_buffers,
-    ]
     return Launch(
         entry=str(config),
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
@@ -145,7 +134,7 @@ def launch(
         cluster_ctas=(config.cluster_ctas, 1, 1),
         dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
         params=tuple(params),
-        buffers=tuple(buffers),
+        buffers=operand_buffers(problem),
     )
 
 

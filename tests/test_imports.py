@@ -30,6 +30,7 @@ LAYERS = (
     {
         "layout",
         "operand_maps",
+        "operand_buffers",
         "warp_tiles",
         "warp_schedule",
         "tmem",

@@ -31,8 +31,9 @@ from ptxgen.kernels.gemm_mma_config import (
     default_config,
     widest_access,
 )
-from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
+from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
 from ptxgen.plans import Plan
 from ptxgen.problem import FP8, PROMOTION_K, Gemm
 from ptxgen.warp_schedule import (
@@ -50,8 +51,6 @@ __all__ = ["NAME", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "con
 
 FP8_VERSION = "8.4"
 """First `.version` with FP8 in mma.sync."""
-RASTER_M_TILES = 8
-"""Tiles along M that run side by side, so that their B tiles are read from L2."""
 ACCUMULATIONS = {"fast": "accumulation_mma_fast", "promoted": "accumulation_mma_promoted"}
 UNIT = "mma"
 """The tensor core's instruction, as ptxgen.verification models it."""
@@ -145,16 +144,9 @@ def _launch(problem: Gemm, config: Config) -> Launch:
             stride_bytes = 0  # a single row has none that its copies must be aligned to
         params.append(Param(f"{operand}_pointer", "pointer", operand))
         params.append(Param(f"{operand}_stride_bytes", "u64", stride_bytes))
-    buffers = [
-        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
-        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "out"),
-    ]
     if config.scale != "none":
         params.append(Param("scale_a", "pointer", "scale_a"))
         params.append(Param("scale_b", "pointer", "scale_b"))
-        buffers.append(Buffer("scale_a", 4 * problem.scale_a_length, "in", "random:f32:2"))
-        buffers.append(Buffer("scale_b", 4 * problem.scale_b_length, "in", "random:f32:3"))
     params += [
         Param("m", "u32", problem.m),
         Param("n", "u32", problem.n),
@@ -172,7 +164,7 @@ def _launch(problem: Gemm, config: Config) -> Launch:
         cta_threads=(config.threads, 1, 1),
         dynamic_smem_bytes=config.smem_bytes,
         params=tuple(params),
-        buffers=tuple(buffers),
+        buffers=operand_buffers(problem),
     )
 
 

@@ -16,7 +16,6 @@ from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
-from ptxgen.launch import Buffer
 from ptxgen.layout import MMA_K_BYTES, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma
 from ptxgen.plans import Plan
@@ -229,9 +228,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
         entry=str(config),
         target=config.target,
         version=arch(config.target).min_ptx_version,
-        launch=launch(
-            problem, config, num_sms, operand_map_params(problem, config), _scale_buffers(problem)
-        ),
+        launch=launch(problem, config, num_sms, operand_map_params(problem, config)),
         smem_map=smem_map(config),
         barriers=barriers(config),
         parts={
@@ -286,15 +283,6 @@ def _scale_part(config: Config) -> str:
     if config.scale == "rowcol" and config.swap_ab:
         return "scale_rowcol_swapped"
     return f"scale_{config.scale}"
-
-
-def _scale_buffers(problem: Gemm) -> list[Buffer]:
-    if problem.scale == "none":
-        return []
-    return [
-        Buffer("scale_a", 4 * problem.scale_a_length, "in", "random:f32:2"),
-        Buffer("scale_b", 4 * problem.scale_b_length, "in", "random:f32:3"),
-    ]
 
 
 def _fields(config: Config) -> dict[str, object]:

@@ -25,7 +25,7 @@ from ptxgen.kernels.blockscaled_config import (
     check_shape,
     fitting_columns,
 )
-from ptxgen.launch import Buffer, Param, TensorMap
+from ptxgen.launch import Param, TensorMap
 from ptxgen.operand_maps import (
     byte_map,
     check_byte_operand,
@@ -42,7 +42,6 @@ from ptxgen.scale_tiles import (
     ATOM_SCALES,
     ScaleTile,
     num_atoms,
-    packed_scale_bytes,
 )
 from ptxgen.tcgen05_config import TARGET, TARGETS
 from ptxgen.tcgen05_descriptors import BlockScaledDescriptor, SmemDescriptor
@@ -171,16 +170,12 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     config.check()
     _check_serves(problem, config)
     maps = _operand_maps(problem, config)
-    buffers = [
-        Buffer(f"scale_{operand}", _scale_bytes(problem, operand), "in", "zeros")
-        for operand in ("a", "b")
-    ]
     return Plan(
         kernel=NAME,
         entry=str(config),
         target=config.target,
         version=_version(config),
-        launch=launch(problem, config, num_sms, maps, buffers),
+        launch=launch(problem, config, num_sms, maps),
         smem_map=smem_map(config),
         barriers=barriers(config),
         parts={
@@ -212,12 +207,6 @@ def _check_serves(problem: Gemm, config: Config) -> None:
     for operand in ("a", "b"):
         if not config.is_fp4:
             check_operand(problem, operand)
-
-
-def _scale_bytes(problem: Gemm, operand: str) -> int:
-    """Bytes of the packed scales of an operand."""
-    rows, scales = getattr(problem, f"scale_{operand}_shape")
-    return packed_scale_bytes(rows, scales)
 
 
 def _operand_maps(problem: Gemm, config: Config) -> list[Param]:

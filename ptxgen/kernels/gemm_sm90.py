@@ -10,7 +10,6 @@ from ptxgen.kernels.sm90_config import (
     GPC_SMS,
     NAME,
     NUM_SMS,
-    RASTER_M_TILES,
     SWIZZLES,
     TARGET,
     TARGETS,
@@ -25,8 +24,9 @@ from ptxgen.kernels.sm90_operands import (
     check_serves,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
-from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
+from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
 from ptxgen.operand_maps import tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
@@ -129,14 +129,6 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
         Param("alpha", "f32", problem.alpha),
     ]
-    buffers = [
-        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
-        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "out"),
-    ]
-    if config.scale != "none":
-        buffers.append(Buffer("scale_a", 4 * problem.scale_a_length, "in", "random:f32:2"))
-        buffers.append(Buffer("scale_b", 4 * problem.scale_b_length, "in", "random:f32:3"))
     return Launch(
         entry=str(config),
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
@@ -144,5 +136,5 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         cluster_ctas=(config.cluster_ctas, 1, 1),
         dynamic_smem_bytes=config.smem_bytes,
         params=tuple(params),
-        buffers=tuple(buffers),
+        buffers=operand_buffers(problem),
     )

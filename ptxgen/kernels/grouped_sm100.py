@@ -9,7 +9,7 @@ Accumulation as in gemm_sm100. No hardware was at hand: the kernel assembles and
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
@@ -19,8 +19,8 @@ from ptxgen.kernels import gemm_sm100
 from ptxgen.kernels.agreement import check_agrees, check_known, index_kind, static_fields
 from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
 from ptxgen.kernels.grouped_fields import MATRIX, STOP
-from ptxgen.kernels.grouped_sm90 import scale_params, size_params
-from ptxgen.launch import Buffer, Launch, Param
+from ptxgen.kernels.grouped_launch import grouped_launch
+from ptxgen.launch import Launch, Param
 from ptxgen.layout import Copy, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma, tensor_map
 from ptxgen.plans import Plan
@@ -38,8 +38,6 @@ MODES = ("masked", "contiguous", "batched")
 SCALES = ("none", "tensor", "rowcol")
 DEFAULT_ROWS = 64
 """Rows of A of a tile that is not chosen: what decoding has, at most."""
-RASTER_M_TILES = 8
-"""Tiles along M that run side by side, so that their tiles of B are read from L2."""
 PIECE_BYTES = 16
 """What one lane stores of a row at a group's end."""
 WARP_LANES = 32
@@ -218,65 +216,18 @@ def _check_serves(problem: GroupedGemm, config: Config) -> None:
 
 
 def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
-    num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
-    clusters = max(1, min(_most_tiles(problem, config), num_sms // config.cluster_ctas))
     weights, tokens = config.row_tile, config.column_tile
     token_box = (tokens.box[0], config.box_rows)
-    d_bytes = dtype(problem.d).bytes
-    params = [
+    maps = [
         Param("a_map", "tensor_map", tensor_map(problem, "b", weights.box, weights.swizzle)),
         Param("b_map", "tensor_map", tensor_map(problem, "a", token_box, tokens.swizzle)),
     ]
     if config.store == "tma":
         staging = config.swapped_staging
         d_map = tensor_map(problem, "d", staging.box, staging.swizzle)
-        params.append(Param("d_map", "tensor_map", d_map))
-    params += [
-        Param("d_pointer", "pointer", "d"),
-        Param("d_row_bytes", "u64", problem.stride("d") * d_bytes),
-        Param("d_group_bytes", "u64", problem.group_stride("d") * d_bytes),
-        *scale_params(problem, cast(Any, config)),
-        *size_params(problem, cast(Any, config)),
-        Param("num_groups", "u32", problem.groups),
-        Param("m", "u32", problem.m),
-        Param("n", "u32", problem.n),
-        Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
-        Param("num_n_tiles", "u32", num_n_tiles),
-        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
-        Param("alpha", "f32", problem.alpha),
-    ]
-    buffers = [
-        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
-        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "out"),
-    ]
-    if problem.sizes_length:
-        nbytes = problem.sizes_length * problem.index_bits // 8
-        buffers.append(Buffer("sizes", nbytes, "in", "zeros"))
-    if config.scale != "none":
-        buffers += [
-            Buffer(name, 4 * problem.scale_length(name), "in", f"random:f32:{2 + i}")
-            for i, name in enumerate(("scale_a", "scale_b"))
-        ]
-    return Launch(
-        entry=str(config),
-        grid_ctas=(clusters * config.cluster_ctas, 1, 1),
-        cta_threads=(CTA_THREADS, 1, 1),
-        cluster_ctas=(config.cluster_ctas, 1, 1),
-        dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
-        params=tuple(params),
-        buffers=tuple(buffers),
-    )
-
-
-def _most_tiles(problem: GroupedGemm, config: Config) -> int:
-    """Tiles, in units of clusters, if every group had as many rows as it can."""
-    per_cluster = config.tile_m * config.cluster_m
-    if problem.mode == "contiguous":
-        m_tiles = -(-problem.m // per_cluster) + problem.groups
-    else:
-        m_tiles = problem.groups * -(-problem.m // per_cluster)
-    return m_tiles * -(-problem.n // (config.tile_n * config.cluster_n))
+        maps.append(Param("d_map", "tensor_map", d_map))
+    smem_bytes = max(config.smem_bytes, ONE_CTA_BYTES)
+    return grouped_launch(problem, config, num_sms, maps, CTA_THREADS, smem_bytes)
 
 
 def _fields(config: Config) -> dict[str, object]:

@@ -43,8 +43,6 @@ COLUMN_SCALE_REGISTERS = 16
 PARTIALS_BARRIER_BYTES = 16
 MAX_STAGES = 32
 STORES = ("tma", "deferred", "global")
-RASTER_M_TILES = 8
-"""Tiles along M that run side by side, so that their B tiles are read from L2."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+"""The buffers of a problem, dense or grouped, as a launch describes them."""
+
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.launch import Buffer
+from ptxgen.problem import MICRO_SCALES, Gemm
+from ptxgen.scale_tiles import packed_scale_bytes
+
+RASTER_M_TILES = 8
+"""Tiles along M that run side by side, so that their tiles of B are read from L2."""
+
+
+def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
+    """A, B and D, the sizes of groups where the device counts them, and the scales if any."""
+    adds = isinstance(problem, GroupedGemm) and problem.mode == "kgrouped"
+    buffers = [
+        Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
+        Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
+        Buffer("d", problem.extent_bytes("d"), "inout" if adds else "out"),
+    ]
+    if isinstance(problem, GroupedGemm) and problem.sizes_length:
+        nbytes = problem.sizes_length * problem.index_bits // 8
+        buffers.append(Buffer("sizes", nbytes, "in", "zeros"))
+    if problem.scale != "none":
+        fills = (
+            ("zeros", "zeros")
+            if problem.scale in MICRO_SCALES
+            else ("random:f32:2", "random:f32:3")
+        )
+        for name, fill in zip(("scale_a", "scale_b"), fills, strict=True):
+            buffers.append(Buffer(name, _scale_bytes(problem, name), "in", fill))
+    return tuple(buffers)
+
+
+def _scale_bytes(problem: Gemm | GroupedGemm, name: str) -> int:
+    if isinstance(problem, GroupedGemm):
+        return 4 * problem.scale_length(name)
+    if problem.scale in MICRO_SCALES:
+        return packed_scale_bytes(*getattr(problem, f"{name}_shape"))
+    return 4 * int(getattr(problem, f"{name}_length"))
