@@ -148,7 +148,7 @@ class Checker(Observer):
             return
         for key, state in list(self.barriers.live.items()):
             if key[0] in ctas:
-                self.barriers.check_bytes(state)
+                self.barriers.check_end(state)
                 del self.barriers.live[key]
         for key in [k for k in self.agents if k[0] in ctas]:
             del self.agents[key]
@@ -304,8 +304,12 @@ class Checker(Observer):
             self.barriers.phase(event)
         elif kind in ("arrive", "arrive_drop"):
             self.barriers.arrive(event, agent)
+            state = self.barriers.live.get(event.barrier)
             if agent is not None and origin is not None:
                 self.exits.signal(event.barrier[0], agent, origin)
+            elif event.operation is not None and state is not None:
+                end = (state.component, event.phase + 1)
+                self.exits.delivered(event.operation, event.barrier, end)
         elif agent is None or origin is None:
             return
         elif kind == "wait":

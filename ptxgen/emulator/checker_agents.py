@@ -72,6 +72,8 @@ class Agent:
         self.bulk: dict[int, Stream] = {}
         self.tensor: dict[int, Stream] = {}
         """tcgen05 mma, cp, shift, by issuing lane."""
+        self.apart: dict[tuple[int, int], int] = {}
+        """(component, row) -> milestone that each lane knows of itself alone, until they meet."""
         self._used = False
         self._lane_components: dict[tuple[int, int], int] = {}
 
@@ -150,7 +152,29 @@ class Agent:
             for lane in lane_list(mask):
                 if lane in self.lane_clocks:
                     target.join(self.lane_clocks[lane])
+        if self.apart:
+            self._add_apart(mask, target)
         self._add_own(mask, target, cut, clocks.KNOWN)
+
+    def _add_apart(self, mask: int, target: Clock) -> None:
+        """What the lanes know of themselves; of single ones only their proxy fences."""
+        full = self.is_full(mask)
+        for (component, row), value in self.apart.items():
+            kind = component - self.first
+            if full:
+                target.set(component, value, row)
+            elif kind in clocks.PROXY_FENCES:
+                for lane in lane_list(mask):
+                    target.set(self.lane_component(lane, kind, make=True), value)
+
+    def _learn_apart(self, mask: int, component: int, value: int, row: int) -> None:
+        """Every lane of a mask has come to know a milestone of its own."""
+        if self.by_lane and self.is_full(mask) and mask & (mask - 1):
+            self.version += 1
+            self.apart[component, row] = value
+            return
+        for clock in self.clocks_of(mask):
+            clock.set(component, value, row)
 
     def _add_own(self, mask: int, target: Clock, cut: int, row: int) -> None:
         """Accesses up to an epoch, as lanes know them."""
@@ -167,6 +191,9 @@ class Agent:
         """All lanes of the warp have synchronised; a partial mask counts as all of them."""
         self.synced = self.cut()
         self.version += 1
+        for (component, row), value in self.apart.items():
+            self.clock.set(component, value, row)
+        self.apart.clear()
         if self.lane_clocks:
             for clock in self.lane_clocks.values():
                 self.clock.join(clock)
@@ -175,11 +202,10 @@ class Agent:
     def fence_proxy(self, mask: int, which: tuple[int, ...], rows: tuple[int, ...]) -> None:
         """fence.proxy.async: `which` of the PROXY components, `rows` of the FENCED rows."""
         cut = self.cut()
-        full = self.is_full(mask)
         components = []
         for kind in which:
-            if full:
-                components.append(self.first + kind)
+            if self.is_full(mask):
+                self._learn_apart(mask, self.first + kind, cut, clocks.KNOWN)
             else:
                 components += [self.lane_component(n, kind, make=True) for n in lane_list(mask)]
         for clock in self.clocks_of(mask):
@@ -202,8 +228,11 @@ class Agent:
 
     def tensor_before(self, mask: int) -> None:
         """tcgen05.fence::before_thread_sync: own finished tcgen05 work may be published."""
-        own = [self.first + clocks.LOADS, self.first + clocks.STORES]
-        own += [s.component for s in self.tensor.values()]
+        for kind in (clocks.LOADS, clocks.STORES):
+            component = self.first + kind
+            known = self.clock_of(mask).get(component)
+            self._learn_apart(mask, component, known, clocks.TENSOR)
+        own = [s.component for s in self.tensor.values()]
         cut = self.cut()
         for clock in self.clocks_of(mask):
             clock.set(self.first + clocks.ACCESSES, cut, clocks.TENSOR)  # tcgen05.alloc

@@ -44,6 +44,12 @@ class BarrierState:
     """`clock` when the last phase completed."""
     phase: int = 0
     """Completed phases."""
+    expected: int = 0
+    """Arrivals of a phase."""
+    pending: int = 0
+    """Arrivals that the current phase still needs."""
+    arrival_line: int = 0
+    """Line of the last arrival."""
     tx: int = 0
     tx_line: int = 0
     """Line of the last expect_tx."""
@@ -79,19 +85,39 @@ class Barriers:
             return False
         component = domain.add()
         self.live[event.barrier] = BarrierState(
-            event.barrier, component, Clock(domain), agent, agent.mark(), origin.line
-        )
+            event.barrier, component, Clock(domain), agent, agent.mark(), origin.line,
+            expected=event.count, pending=event.count,
+        )  # fmt: skip
         return True
 
     def inval(self, event: BarrierEvent) -> None:
         """mbarrier.inval."""
         state = self.live.pop(event.barrier, None)
         if state is not None:
-            self.check_bytes(state)
+            self.check_end(state)
 
-    def check_bytes(self, state: BarrierState) -> None:
-        """No bytes may be outstanding at the end of a barrier's life."""
-        if not state.tx or self.reporter.repeats("TX-MISSING", state.tx_line):
+    def check_end(self, state: BarrierState) -> None:
+        """A barrier's life ends: no bytes may be outstanding, no phase be half arrived at."""
+        if state.tx:
+            self._check_bytes(state)
+        elif state.pending != state.expected and self.reporter.strict:
+            self._check_arrivals(state)
+
+    def _check_arrivals(self, state: BarrierState) -> None:
+        if self.reporter.repeats("OVER-ARRIVAL", state.arrival_line, state.line):
+            return
+        owner = state.owner
+        self.reporter.add(
+            "OVER-ARRIVAL",
+            f"mbarrier {self.reporter.barrier_name(state.key)} ends in the middle of phase "
+            f"{state.phase}: {state.expected - state.pending} of {state.expected} arrivals were "
+            "made, so that its count is not what arrives in a phase",
+            Origin(state.key[0], owner.warp, 0, state.arrival_line),
+            other=Origin(owner.cta, owner.warp, 0, state.line), barrier=state.key,
+        )  # fmt: skip
+
+    def _check_bytes(self, state: BarrierState) -> None:
+        if self.reporter.repeats("TX-MISSING", state.tx_line):
             return
         what = (
             f"{state.tx} B were announced more than copies delivered"
@@ -111,7 +137,11 @@ class Barriers:
         if state is None:
             return
         state.tx = event.tx
+        state.pending = event.pending
         operation = event.operation
+        source = operation.origin if operation is not None else event.origin
+        if source is not None:
+            state.arrival_line = source.line
         if operation is not None and operation in self.deliveries:
             component, value, published = self.deliveries[operation]
             state.clock.join(published)
@@ -177,6 +207,7 @@ class Barriers:
         done = event.phase
         state.phase = done + 1
         state.tx = event.tx
+        state.expected = state.pending = event.pending
         state.clock.set(state.component, state.phase)
         for agent, waiter in state.waiters.items():
             if waiter.last < done - 1:

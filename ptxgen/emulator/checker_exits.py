@@ -7,7 +7,7 @@ from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_agents import Agent
 from ptxgen.emulator.checker_classification import LOADS, STORES
 from ptxgen.emulator.checker_report import Reporter, warps_text
-from ptxgen.emulator.observer import Origin
+from ptxgen.emulator.observer import AsyncOperation, BarrierKey, Origin
 from ptxgen.emulator.shadow import Record
 
 
@@ -28,6 +28,8 @@ class Exits:
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self._exposed: dict[int, dict[tuple[Agent, int, int], Exposure]] = {}
+        self._commits: dict[int, dict[tuple[AsyncOperation, BarrierKey], Exposure]] = {}
+        """Of each CTA, arrivals of tcgen05.commits that are still to come."""
         self._gone: set[int] = set()
         self._allocated: dict[int, dict[int, tuple[int, Origin]]] = {}
 
@@ -47,11 +49,28 @@ class Exits:
         found = Exposure(agent, ((component, agent.epoch - 1),), "", origin)
         self._add(cta, (agent, component, origin.line), found)
 
-    def commit(self, cta: int, agent: Agent, milestone: tuple[int, int], origin: Origin) -> None:
-        """A tcgen05.commit will arrive on an mbarrier of a CTA."""
-        if cta != agent.cta:
-            found = Exposure(agent, (milestone,), "tcgen05_commit", origin)
-            self._add(cta, (agent, milestone[0], origin.line), found)
+    def commit(self, operation: AsyncOperation, agent: Agent, never: tuple[int, int]) -> None:
+        """A tcgen05.commit will arrive on mbarriers. What it says of the tensor core is known by
+        any later commit, that the arrival has come only by a wait for its phase. `never`: a
+        milestone that does not come."""
+        origin = operation.origin
+        for barrier in operation.barriers:
+            cta = barrier[0]
+            found = Exposure(agent, (never,), "tcgen05_commit", origin)
+            if cta in self._gone:
+                self._report(cta, found, "has exited")
+            elif cta != agent.cta:
+                self._commits.setdefault(cta, {})[operation, barrier] = found
+
+    def delivered(
+        self, operation: AsyncOperation, barrier: BarrierKey, milestone: tuple[int, int]
+    ) -> None:
+        """An arrival of a commit has come, in a phase that `milestone` ends."""
+        cta = barrier[0]
+        found = self._commits.get(cta, {}).pop((operation, barrier), None)
+        if found is not None:
+            found.milestones = (milestone,)
+            self._add(cta, (found.agent, milestone[0], found.origin.line), found)
 
     def _add(self, cta: int, key: tuple[Agent, int, int], exposure: Exposure) -> None:
         if cta in self._gone:
@@ -62,7 +81,8 @@ class Exits:
     def cta_exited(self, cta: int, agents: Sequence[Agent]) -> None:
         """All threads of a CTA are gone."""
         self._gone.add(cta)
-        for exposure in self._exposed.pop(cta, {}).values():
+        commits = self._commits.pop(cta, {}).values()
+        for exposure in (*self._exposed.pop(cta, {}).values(), *commits):
             other = exposure.alternative
             if not all(_known(agents, exposure, m) for m in exposure.milestones) and not (
                 other is not None and _known(agents, exposure, other)
@@ -91,7 +111,8 @@ class Exits:
         if self.reporter.repeats(code, origin.line):
             return
         act = self.reporter.brief(origin.line)
-        use = "touches its shared memory"
+        signals = exposure.what in ("", "tcgen05_commit")
+        use = "signals an mbarrier of it" if signals else "touches its shared memory"
         lenient = code == "BULK-SOURCE-REUSED" and not self.reporter.strict and _committed(exposure)
         self.reporter.add(
             code,
@@ -114,6 +135,7 @@ class Exits:
         self._gone -= ctas
         for cta in ctas:
             self._exposed.pop(cta, None)
+            self._commits.pop(cta, None)
             self._allocated.pop(cta, None)
 
 

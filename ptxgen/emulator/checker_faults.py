@@ -81,6 +81,11 @@ def report_fault(reporter: Reporter, error: EmulationError) -> None:
         reporter.add(code, str(error), Origin(cta, warp, 0, error.line or 0))
 
 
+def _waits_for_others(fragment: Any) -> bool:
+    """Whether lanes are held up by something else than lanes of their warp."""
+    return fragment.wait is not None and fragment.wait.kind != "join"
+
+
 def explain_deadlock(machine: Any) -> Iterator[tuple[str, str, Origin]]:
     """(code, message, waiter) for what a deadlock's barriers show by themselves."""
     if machine is None:
@@ -96,6 +101,8 @@ def explain_deadlock(machine: Any) -> Iterator[tuple[str, str, Origin]]:
         warp, cta = fragment.warp, fragment.cta
         if wait.kind == "join":
             missing = warp.alive & wait.members & ~fragment.mask
+            if any(f.mask & missing and _waits_for_others(f) for f in warp.fragments):
+                continue  # they would come if what they wait for did: that is what hangs
             yield (
                 "ALIGNED-DIVERGENT",
                 f"{warp.name}: lanes {fragment.mask:#010x} wait at an instruction that the whole "

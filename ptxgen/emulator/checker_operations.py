@@ -56,8 +56,7 @@ class Operations:
             stream = agent.tensor_stream(lane)
             milestone = (stream.component, stream.committed)
             self._deliver(operation, agent, milestone)
-            for cta, _ in operation.barriers:
-                self._exits.commit(cta, agent, milestone, operation.origin)
+            self._exits.commit(operation, agent, (stream.component, NEVER))
             return []
         reads = writes = (agent.first + clocks.LOADS, NEVER)
         if operation.group == "bulk":

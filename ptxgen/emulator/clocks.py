@@ -35,6 +35,7 @@ PROXY_CTA = 2
 PROXY_CLUSTER = 3
 """The same, shared memory of the cluster."""
 PROXY_GLOBAL = 4
+PROXY_FENCES = (PROXY_CTA, PROXY_CLUSTER, PROXY_GLOBAL)
 INITS = 5
 """mbarrier.init published by fence.mbarrier_init."""
 WGMMA = 6

@@ -15,7 +15,6 @@ from ptxgen.emulator.lanes import lane_list
 from ptxgen.emulator.observer import Access, AccessKind, Space
 from ptxgen.emulator.shadow import Record, Shadow, distinct, overlap
 
-_ALL = (clocks.PROXY_CTA, clocks.PROXY_CLUSTER, clocks.PROXY_GLOBAL)
 _BOTH = (clocks.FENCED_SHARED, clocks.FENCED_GLOBAL)
 
 
@@ -33,7 +32,7 @@ def fence_proxy(agent: Agent, lanes: int, kind: str) -> None:
     elif any("shared::" in p for p in parts):
         agent.fence_proxy(lanes, (clocks.PROXY_CTA, clocks.PROXY_CLUSTER), (clocks.FENCED_SHARED,))
     else:
-        agent.fence_proxy(lanes, _ALL, _BOTH)
+        agent.fence_proxy(lanes, clocks.PROXY_FENCES, _BOTH)
 
 
 def check_proxies(
@@ -120,6 +119,12 @@ def fenced_by_owner(earlier: Record, later: Record, view: View) -> bool:
     if view.clock.knows(agent.domain, agent.first + which, earlier.epoch):
         return True
     lanes = earlier.origin.lanes
+    if view.agent is agent and agent.apart.get((agent.first + which, clocks.KNOWN), 0) >= (
+        earlier.epoch
+    ):
+        others = lanes & ~view.lanes
+        if not others or not any(others >> n & 1 for n in lanes_touching(earlier, later)):
+            return True
     if not any(agent.lane_component(lane, which) for lane in lane_list(lanes)):
         return False
     for lane in lanes_touching(earlier, later):
