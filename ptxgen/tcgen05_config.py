@@ -1,9 +1,11 @@
 """What kernels on tcgen05 have in common: fields of their Configs, and what follows from them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up
@@ -279,27 +281,20 @@ class Tcgen05Config:
 
         Raises: ConfigError.
         """
-        for name, allowed in (
-            ("target", TARGETS),
-            ("cta_group", (1, 2)),
-            ("swap_ab", (False, True)),
-            ("tile_n" if self.swap_ab else "tile_m", (64, 128)),
-            ("stages", range(1, MAX_STAGES + 1)),
-            ("cluster_m", (1, 2, 4)),
-            ("cluster_n", (1, 2, 4)),
-            ("accumulators", (1, 2)),
-            ("scheduler", ("static", "clc")),
-            ("swizzle_bytes", SWIZZLES),
-            ("store", ("tma", "global")),
-        ):
-            value = getattr(self, name)
-            if (isinstance(value, bool) and name != "swap_ab") or value not in allowed:
-                shown = (
-                    f"from {allowed.start} to {allowed[-1]}"
-                    if isinstance(allowed, range)
-                    else f"one of {', '.join(map(str, allowed))}"
-                )
-                raise ConfigError(f"{name}={value!r} must be {shown}")
+        allowed: dict[str, Collection[object]] = {
+            "target": TARGETS,
+            "cta_group": (1, 2),
+            "swap_ab": (False, True),
+            "tile_n" if self.swap_ab else "tile_m": (64, 128),
+            "stages": range(1, MAX_STAGES + 1),
+            "cluster_m": (1, 2, 4),
+            "cluster_n": (1, 2, 4),
+            "accumulators": (1, 2),
+            "scheduler": ("static", "clc"),
+            "swizzle_bytes": SWIZZLES,
+            "store": ("tma", "global"),
+        }
+        check_values(self, allowed)
         if self.cluster_ctas > MAX_CLUSTER_CTAS or self.cluster_rows % self.cta_group:
             along, hint = (
                 ("N", f"1x{self.cta_group}") if self.swap_ab else ("M", f"{self.cta_group}x1")
@@ -332,11 +327,4 @@ class Tcgen05Config:
                     f"CTAs of the cluster, which each load whole groups of 8; try a larger {what}"
                 )
         _ = self.tmem
-        limit = arch(self.target).smem_bytes
-        if self.smem_bytes > limit:
-            fit = self.stages_that_fit
-            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
-            raise ConfigError(
-                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
-                f"{self.smem_bytes} B of shared memory, {self.target} has {limit} B; {hint}"
-            )
+        check_smem(self, self.target)

@@ -30,6 +30,7 @@ LAYERS = (
     {
         "layout",
         "operand_maps",
+        "config_rules",
         "operand_buffers",
         "warp_tiles",
         "warp_schedule",

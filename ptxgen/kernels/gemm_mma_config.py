@@ -1,9 +1,10 @@
 """Configs of gemm_mma: what may be chosen, what is refused, and what is chosen by default."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import check_smem, check_values, first_legal, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_known, static_fields
@@ -136,6 +137,11 @@ class Config:
         return self.stages * self.stage_bytes
 
     @property
+    def stages_that_fit(self) -> int:
+        """Stages that shared memory has room for, whatever `stages` says."""
+        return arch(self.target).smem_bytes // self.stage_bytes
+
+    @property
     def num_registers(self) -> int:
         """Accumulator registers of one thread."""
         return self.tile_m * self.tile_n // self.threads
@@ -147,22 +153,20 @@ class Config:
         """
         element_bytes = {name: dtype(getattr(self, name)).bytes for name in ("a", "b", "d")}
         tiles = tuple(1 << i for i in range(4, 9))
-        for name, allowed in (
-            ("target", TARGETS),
-            ("tile_m", tiles),
-            ("tile_n", tiles),
-            ("tile_k", tuple(b // element_bytes["a"] for b in TILE_K_BYTES)),
-            ("stages", tuple(range(MIN_STAGES, MAX_STAGES + 1))),
-            ("warps_m", (1, 2, 4, 8)),
-            ("warps_n", (1, 2, 4, 8)),
-            ("a_copy_bytes", tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["a"])),
-            ("b_copy_bytes", tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["b"])),
-            ("d_store_bytes", (element_bytes["d"], 2 * element_bytes["d"])),
-            ("ctas_per_sm", (1, 2, 3, 4)),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value not in allowed:
-                raise ConfigError(f"{name}={value!r} must be one of {', '.join(map(str, allowed))}")
+        allowed: dict[str, Collection[object]] = {
+            "target": TARGETS,
+            "tile_m": tiles,
+            "tile_n": tiles,
+            "tile_k": tuple(b // element_bytes["a"] for b in TILE_K_BYTES),
+            "stages": tuple(range(MIN_STAGES, MAX_STAGES + 1)),
+            "warps_m": (1, 2, 4, 8),
+            "warps_n": (1, 2, 4, 8),
+            "a_copy_bytes": tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["a"]),
+            "b_copy_bytes": tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["b"]),
+            "d_store_bytes": (element_bytes["d"], 2 * element_bytes["d"]),
+            "ctas_per_sm": (1, 2, 3, 4),
+        }
+        check_values(self, allowed)
         if self.a in FP8 and _capability(self.target) < FP8_TARGET:
             raise ConfigError(
                 f"{self.a} x {self.b} on {self.target}: mma.sync has FP8 from sm_89 on; "
@@ -171,14 +175,7 @@ class Config:
         self._check_warps()
         self._check_copies()
         self._check_registers()
-        limit = arch(self.target).smem_bytes
-        if self.smem_bytes > limit:
-            fit = limit // self.stage_bytes
-            hint = f"try stages<={fit}" if fit >= MIN_STAGES else "try a smaller tile"
-            raise ConfigError(
-                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
-                f"{self.smem_bytes} B of shared memory, {self.target} has {limit} B; {hint}"
-            )
+        check_smem(self, self.target, MIN_STAGES)
 
     def _check_warps(self) -> None:
         if self.warps_m * self.warps_n > 8:
@@ -286,21 +283,17 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values["b_copy_bytes"] = widest_access(problem, "b")
     d_bytes = dtype(problem.d).bytes
     values["d_store_bytes"] = min(2 * d_bytes, max(d_bytes, widest_access(problem, "d")))
-    refused: ConfigError | None = None
-    for tile in _default_tiles(problem, chosen):
-        config = Config(**{**values, **tile, **chosen})  # type: ignore[arg-type]
-        try:
+
+    def candidates() -> Iterator[Config]:
+        for tile in _default_tiles(problem, chosen):
+            config = Config(**{**values, **tile, **chosen})  # type: ignore[arg-type]
             if "stages" not in chosen and config.target in TARGETS and config.stage_bytes:
-                fit = arch(config.target).smem_bytes // config.stage_bytes
                 wanted = max(4, min(MAX_STAGES, RING_BYTES // config.stage_bytes))
-                config = replace(config, stages=max(MIN_STAGES, min(wanted, fit)))
-            config.check()
-        except ConfigError as error:
-            refused = refused or error
-        else:
-            return config
-    assert refused is not None
-    raise refused
+                most = max(MIN_STAGES, min(wanted, config.stages_that_fit))
+                config = replace(config, stages=most)
+            yield config
+
+    return first_legal(candidates())
 
 
 def _default_tiles(problem: Gemm, chosen: dict[str, int | str]) -> Iterator[dict[str, int | str]]:
@@ -363,9 +356,4 @@ def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str |
                             base, tile_m=tile_m, tile_n=tile_n, tile_k=k_bytes // element_bytes,
                             warps_m=warps_m, warps_n=warps_n, stages=stages,
                         )  # fmt: skip
-                        try:
-                            config.check()
-                        except ConfigError as error:
-                            yield config, str(error)
-                        else:
-                            yield config, None
+                        yield with_refusal(config)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import check_tile_k, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
@@ -95,15 +96,7 @@ def _check_formats(config: Config) -> None:
                 f"swizzle={config.swizzle_bytes or 'none'} with {kind}: TMA unpacks it in boxes of "
                 "128 elements that must be swizzled by 128 bytes; try swizzle=128"
             )
-    element_bytes = dtype(config.a).bytes
-    widths = (config.swizzle_bytes,) if config.swizzle_bytes else (32, 64, 128)
-    allowed = [w // element_bytes for w in widths]
-    if config.tile_k not in allowed:
-        raise ConfigError(
-            f"tile_k={config.tile_k} of {config.a} must be {' or '.join(map(str, allowed))} "
-            f"(one swizzle row of {' or '.join(map(str, widths))} bytes) with "
-            f"swizzle={config.swizzle_bytes or 'none'}; try tile_k={allowed[-1]}"
-        )
+    check_tile_k(config)
 
 
 def column_step(config: Config) -> int:
@@ -172,7 +165,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
         width = max(step, min(256, align_up(columns, step)))
         config = replace(config, tile_m=width) if swapped else replace(config, tile_n=width)
     if "stages" not in chosen:
-        config = replace(config, stages=_stages_that_fit(config))
+        config = with_most_stages(config, DEFAULT_STAGES)
     config.check()
     return config
 
@@ -181,11 +174,6 @@ def _can_swap(problem: Gemm, values: dict[str, int | str]) -> bool:
     """Whether operands may be swapped unasked: nothing was chosen along M or N."""
     fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(values)
     return not fixed and (values["store"] == "global" or dtype(problem.d).bytes == 2)
-
-
-def _stages_that_fit(config: Config) -> int:
-    """Stages that fit, up to a habit."""
-    return max(1, min(DEFAULT_STAGES, config.stages_that_fit))
 
 
 def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
@@ -204,13 +192,8 @@ def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str |
                             tile_k=(swizzle_bytes or 128) // dtype(problem.a).bytes,
                             scheduler=scheduler,
                         )  # fmt: skip
-                        config = replace(config, stages=_stages_that_fit(config))
-                        try:
-                            config.check()
-                        except ConfigError as error:
-                            yield config, str(error)
-                        else:
-                            yield config, None
+                        config = with_most_stages(config, DEFAULT_STAGES)
+                        yield with_refusal(config)
 
 
 def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import with_most_stages
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
@@ -129,11 +130,11 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     if "accumulators" not in chosen and config.slots_that_fit < 2:
         config = replace(config, accumulators=1)
     if "stages" not in chosen:
-        config = replace(config, stages=max(1, min(DEFAULT_STAGES, config.stages_that_fit)))
+        config = with_most_stages(config, DEFAULT_STAGES)
     if "scale_slots" not in chosen:
         config = replace(config, scale_slots=max(1, min(config.stages, config.slots_that_fit)))
         if config.recycles_scales and "stages" not in chosen:
-            config = replace(config, stages=max(1, min(config.stages, config.stages_that_fit)))
+            config = with_most_stages(config, config.stages)
     config.check()
     return config
 

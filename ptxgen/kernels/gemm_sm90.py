@@ -5,25 +5,15 @@ consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 """
 
 from ptxgen.dtypes import dtype
-from ptxgen.kernels.sm90_choice import configs, default_config, with_most_stages
-from ptxgen.kernels.sm90_config import (
-    GPC_SMS,
-    NAME,
-    NUM_SMS,
-    SWIZZLES,
-    TARGET,
-    TARGETS,
-    UNIT,
-    VERSION,
-    WARPGROUP_THREADS,
-    Config,
-)
+from ptxgen.kernels.sm90_choice import configs, default_config
+from ptxgen.kernels.sm90_config import GPC_SMS, NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_fields import fields
 from ptxgen.kernels.sm90_operands import (
     check_operands,
     check_serves,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
+from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
 from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
@@ -33,7 +23,7 @@ from ptxgen.problem import Gemm
 
 __all__ = [
     "NAME", "NUM_SMS", "SWIZZLES", "TARGET", "TARGETS", "UNIT", "Config", "check_operands",
-    "configs", "default_config", "plan", "with_most_stages",
+    "configs", "default_config", "plan",
 ]  # fmt: skip
 
 
@@ -132,7 +122,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     return Launch(
         entry=str(config),
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
-        cta_threads=(WARPGROUP_THREADS * (1 + config.warpgroups), 1, 1),
+        cta_threads=(config.cta_threads, 1, 1),
         cluster_ctas=(config.cluster_ctas, 1, 1),
         dynamic_smem_bytes=config.smem_bytes,
         params=tuple(params),

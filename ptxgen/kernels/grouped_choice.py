@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ptxgen.arch import arch
+from ptxgen.config_rules import first_legal, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.agreement import check_known, static_fields
-from ptxgen.kernels.grouped_config import MAX_STAGES, NAME, TARGET, TOKEN_ROWS, Config
+from ptxgen.kernels.grouped_config import NAME, TOKEN_ROWS, Config
 from ptxgen.kernels.grouped_operands import check_formats
+from ptxgen.kernels.wgmma_config import MAX_STAGES
 from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
@@ -36,23 +36,16 @@ def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> C
     if "store" not in values:
         staged = d_fits_tma(problem) and not (swapped and dtype(problem.d).bytes != 2)
         values["store"] = "tma" if staged else "global"
-    refusal: ConfigError | None = None
-    for tile_n in [int(chosen["tile_n"])] if "tile_n" in chosen else _tile_ns(problem, swapped):
-        values["tile_n"] = tile_n
-        rows = tile_n if swapped else int(values["tile_m"])
-        if "warpgroups" not in chosen:
-            values["warpgroups"] = 1 if rows % 128 else 2
-        config = Config(**values)  # type: ignore[arg-type]
-        if "stages" not in chosen:
-            config = with_most_stages(config)
-        try:
-            config.check()
-        except ConfigError as error:
-            refusal = refusal or error
-        else:
-            return config
-    assert refusal is not None
-    raise refusal
+
+    def candidates() -> Iterator[Config]:
+        given = [int(chosen["tile_n"])] if "tile_n" in chosen else None
+        for tile_n in given or _tile_ns(problem, swapped):
+            rows = tile_n if swapped else int(values["tile_m"])
+            shape = {"tile_n": tile_n, "warpgroups": 1 if rows % 128 else 2}
+            config = Config(**{**values, **shape, **chosen})  # type: ignore[arg-type]
+            yield config if "stages" in chosen else with_most_stages(config, MAX_STAGES)
+
+    return first_legal(candidates())
 
 
 def _tile_ns(problem: GroupedGemm, swapped: bool) -> list[int]:
@@ -62,12 +55,6 @@ def _tile_ns(problem: GroupedGemm, swapped: bool) -> list[int]:
         return [128, 64]
     widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, 16)))
     return list(range(widest, 0, -8))
-
-
-def with_most_stages(config: Config, most: int = MAX_STAGES) -> Config:
-    """The config with as many stages as fit, up to `most`; one if not even that fits."""
-    spare = arch(TARGET).smem_bytes - config.fixed_bytes
-    return replace(config, stages=max(1, min(most, spare // config.bytes_per_stage)))
 
 
 def configs(problem: GroupedGemm | Gemm) -> Iterator[tuple[Config, str | None]]:
@@ -90,11 +77,7 @@ def configs(problem: GroupedGemm | Gemm) -> Iterator[tuple[Config, str | None]]:
                 base, swap_ab=swap_ab, tile_m=tile_m, tile_n=tile_n, warpgroups=warpgroups,
                 cluster_m=shape[0], cluster_n=shape[1], hint=hint,
                 store="tma" if staged else "global",
-            )
+            ),
+            MAX_STAGES,
         )  # fmt: skip
-        try:
-            config.check()
-        except ConfigError as error:
-            yield config, str(error)
-        else:
-            yield config, None
+        yield with_refusal(config)

@@ -2,18 +2,14 @@
 
 from dataclasses import dataclass
 
-from ptxgen.arch import arch
+from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.sm90_config import MOVER_LANES, WARPGROUP_THREADS
-from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, align_up
-from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
+from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WgmmaConfig
+from ptxgen.layout import MMA_M, OperandTile, align_up
+from ptxgen.problem import SCALE_BLOCK
 
 NAME = "grouped_sm90"
-UNIT = "wgmma"
-TARGET = "sm_90a"
-TARGETS = (TARGET,)
-VERSION = "8.0"
 SWIZZLE_BYTES = 128
 """Swizzle of A and B tiles, and the bytes of K in one k-tile."""
 TOKEN_ROWS = 8
@@ -33,14 +29,13 @@ WORK_SLOTS = 4
 """Tiles that the scheduler is ahead of the slowest role."""
 WORK_BYTES = 32
 """One tile's description: eight words."""
-MAX_STAGES = 32
 STORES = ("tma", "global")
 LOOPS = ("auto", "overlapped", "drained", "turns", "early_turns")
 HINTS = ("none", "evict_first")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(WgmmaConfig):
     """What may be tuned, and what the text depends on. `str()` is its name."""
 
     mode: str
@@ -112,16 +107,6 @@ class Config:
             sorted({*range(self.token_step, self.tile_m + 1, self.token_step), self.tile_m})
         )
 
-    @property
-    def blocks_per_warpgroup(self) -> int:
-        """Blocks of 64 rows of wgmma that one consumer warpgroup owns."""
-        return self.mma_rows // (MMA_M * self.warpgroups)
-
-    @property
-    def promotion_tiles(self) -> int:
-        """k-tiles between two promotions; 0 if not promoted."""
-        return PROMOTION_K // self.tile_k if self.accumulate == "promoted" else 0
-
     def overlaps_promotion(self, columns: int) -> bool:
         """Whether two accumulator sets take turns in the main loop of `columns` columns, see
         gemm_sm90's Config."""
@@ -160,11 +145,6 @@ class Config:
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""
         return 2 if self.overlaps_promotion(columns) else self.blocks_per_warpgroup
-
-    @property
-    def block_scaled(self) -> bool:
-        """Whether scales belong to blocks of K, and come with each k-tile."""
-        return self.scale in BLOCK_SCALES
 
     @property
     def columns_per_scale(self) -> int:
@@ -213,23 +193,9 @@ class Config:
         )
 
     @property
-    def stage_bytes(self) -> int:
-        """Shared memory of one stage's tiles."""
-        return align_up(self.a_tile.nbytes, TILE_ALIGNMENT) + align_up(
-            self.b_tile.nbytes, TILE_ALIGNMENT
-        )
-
-    @property
-    def staging_bytes(self) -> int:
-        """Shared memory through which D is stored."""
-        if self.store == "global":
-            return 0
-        return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
-
-    @property
     def fixed_bytes(self) -> int:
         """Shared memory that does not grow with the number of stages."""
-        return self.staging_bytes + WORK_SLOTS * (WORK_BYTES + 2 * 8)
+        return super().fixed_bytes + WORK_SLOTS * (WORK_BYTES + 2 * 8)
 
     @property
     def trims_k(self) -> bool:
@@ -239,27 +205,12 @@ class Config:
     @property
     def bytes_per_stage(self) -> int:
         """Shared memory that one more stage takes."""
-        return self.stage_bytes + self.scales_bytes + (3 if self.trims_k else 2) * 8
-
-    @property
-    def smem_bytes(self) -> int:
-        """Dynamic shared memory of one CTA."""
-        return self.stages * self.bytes_per_stage + self.fixed_bytes
-
-    @property
-    def full_arrivals(self) -> int:
-        """Arrivals that, with the bytes, fill a stage."""
-        return 1 + (MOVER_LANES if self.block_scaled else 0)
+        return super().bytes_per_stage + (8 if self.trims_k else 0)
 
     @property
     def work_readers(self) -> int:
         """Arrivals that hand a work slot back: producer, mover, trimmer and every consumer warp."""
         return 1 + self.block_scaled + self.trims_k + 4 * self.warpgroups
-
-    @property
-    def cta_threads(self) -> int:
-        """Threads of one CTA."""
-        return WARPGROUP_THREADS * (1 + self.warpgroups)
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
@@ -267,39 +218,28 @@ class Config:
         Raises: ConfigError with rule, value, limit and what to try.
         """
         rows = range(TOKEN_ROWS, 257, TOKEN_ROWS)
-        for name, allowed in (
-            ("tile_m", rows if self.swap_ab else (64, 128, 192, 256)),
-            ("tile_n", (64, 128, 192, 256) if self.swap_ab else rows),
-            ("stages", range(1, MAX_STAGES + 1)),
-            ("cluster_m", (1, 2)),
-            ("cluster_n", (1, 2)),
-            ("warpgroups", (1, 2)),
-            ("token_step", (8, 16, 32, 64)),
-            ("store", STORES),
-            ("loop", LOOPS),
-            ("hint", HINTS),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value not in allowed:
-                shown = (
-                    f"a multiple of {allowed.step} from {allowed.start} to {allowed[-1]}"
-                    if isinstance(allowed, range)
-                    else f"one of {', '.join(map(str, allowed))}"
-                )
-                swapped = f" with swap_ab={'on' if self.swap_ab else 'off'}"
-                raise ConfigError(
-                    f"{name}={value!r} must be {shown}{swapped if name[:4] == 'tile' else ''}"
-                )
+        tiles = (64, 128, 192, 256)
+        swapped = f" with swap_ab={'on' if self.swap_ab else 'off'}"
+        sizes = (
+            {"tile_m": rows, "tile_n": tiles} if self.swap_ab else {"tile_m": tiles, "tile_n": rows}
+        )
+        check_values(self, sizes, swapped)
+        allowed = {
+            "stages": range(1, MAX_STAGES + 1),
+            "cluster_m": (1, 2),
+            "cluster_n": (1, 2),
+            "warpgroups": (1, 2),
+            "token_step": (8, 16, 32, 64),
+            "store": STORES,
+            "loop": LOOPS,
+            "hint": HINTS,
+        }
+        check_values(self, allowed)
         if self.cluster_ctas > 2:
             raise ConfigError(
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 1x2"
             )
-        if self.mma_rows % (MMA_M * self.warpgroups):
-            which = "tile_n" if self.swap_ab else "tile_m"
-            raise ConfigError(
-                f"{which}={self.mma_rows} must be a multiple of 64 rows per warpgroup, so of "
-                f"{MMA_M * self.warpgroups} with warpgroups={self.warpgroups}; try warpgroups=1"
-            )
+        self.check_blocks("tile_n" if self.swap_ab else "tile_m")
         if self.cluster_m > 1 and self.tile_n % 16:
             raise ConfigError(
                 f"tile_n={self.tile_n} must be a multiple of 16, since the 2 CTAs of the cluster "
@@ -322,21 +262,9 @@ class Config:
             raise ConfigError(
                 "swap_ab=on with mode=kgrouped adds to float32 values one by one; try store=global"
             )
-        if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
-            raise ConfigError(
-                f"scale={self.scale} multiplies 128-K partial sums, so it needs "
-                f"accumulate=promoted and an FP8 type, got accumulate={self.accumulate} and "
-                f"a={self.a}"
-            )
+        self.check_block_scales()
         self._check_registers()
-        limit = arch(TARGET).smem_bytes
-        if self.smem_bytes > limit:
-            fit = (limit - self.fixed_bytes) // self.bytes_per_stage
-            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
-            raise ConfigError(
-                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
-                f"{self.smem_bytes} B of shared memory, {TARGET} has {limit} B; {hint}"
-            )
+        check_smem(self, TARGET)
 
     def _registers(self, columns: int, overlapped: bool) -> int:
         """Registers that a consumer needs, roughly."""
@@ -353,11 +281,4 @@ class Config:
         widest = self.mma_columns[-1]
         needed = self._registers(widest, self.overlaps_promotion(widest))
         limit = CONSUMER_REGISTERS[self.warpgroups]
-        if needed > limit:
-            narrower = "tile_m" if self.swap_ab else "tile_n"
-            raise ConfigError(
-                f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "
-                f"accumulate={self.accumulate} needs about {needed} registers per thread, a "
-                f"consumer has {limit}; try a smaller {narrower}"
-                + ("" if self.warpgroups == 2 else " or warpgroups=2")
-            )
+        self.check_registers(needed, limit, "tile_m" if self.swap_ab else "tile_n")

@@ -14,7 +14,7 @@ from ptxgen.kernels.grouped_config import (
     Config,
 )
 from ptxgen.kernels.grouped_resources import smem_map
-from ptxgen.kernels.sm90_config import MOVER_LANES
+from ptxgen.kernels.wgmma_config import MOVER_LANES
 from ptxgen.layout import MMA_M, DStaging, align_up
 from ptxgen.problem import SCALE_BLOCK
 

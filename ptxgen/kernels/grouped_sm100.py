@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import with_most_stages
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
@@ -154,8 +155,7 @@ def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
         rows = max(step, min(DEFAULT_ROWS, align_up(problem.m, step)))
         config = replace(config, tile_m=rows)
     if "stages" not in chosen:
-        fit = config.stages_that_fit
-        config = replace(config, stages=max(1, min(gemm_sm100.DEFAULT_STAGES, fit)))
+        config = with_most_stages(config, gemm_sm100.DEFAULT_STAGES)
     config.check()
     return config
 

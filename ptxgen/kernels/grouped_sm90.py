@@ -8,20 +8,12 @@ may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs ar
 from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_choice import configs, default_config
-from ptxgen.kernels.grouped_config import (
-    NAME,
-    SWIZZLE_BYTES,
-    TARGET,
-    TARGETS,
-    UNIT,
-    VERSION,
-    Config,
-)
+from ptxgen.kernels.grouped_config import NAME, SWIZZLE_BYTES, Config
 from ptxgen.kernels.grouped_fields import fields
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.kernels.grouped_operands import check_operands, check_serves
 from ptxgen.kernels.grouped_resources import barriers, smem_map
-from ptxgen.kernels.sm90_config import NUM_SMS
+from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
 from ptxgen.operand_maps import tensor_map

@@ -4,15 +4,18 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ptxgen.arch import arch
+from ptxgen.config_rules import first_legal, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_known, static_fields
-from ptxgen.kernels.sm90_config import MAX_STAGES, NAME, SWIZZLES, TARGET, Config
+from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_operands import check_formats
+from ptxgen.kernels.wgmma_config import MAX_STAGES
 from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
+
+MOST_STAGES = 8
+"""Stages beyond which more are not chosen unasked, but for small tiles."""
 
 
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
@@ -28,30 +31,14 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values["tile_m"] = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
     values.update(chosen)
     values.setdefault("warpgroups", 1 if int(values["tile_m"]) % 128 else 2)
-    refusal: ConfigError | None = None
-    for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
-        values["tile_n"] = tile_n
-        for store in _store_candidates(problem, chosen):
-            values["store"] = store
-            config = Config(**values)  # type: ignore[arg-type]
-            if "stages" not in chosen:
-                config = with_most_stages(config)
-            try:
-                config.check()
-            except ConfigError as error:
-                refusal = refusal or error
-            else:
-                return config
-    assert refusal is not None
-    raise refusal
 
+    def candidates() -> Iterator[Config]:
+        for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
+            for store in _store_candidates(problem, chosen):
+                config = Config(**{**values, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
+                yield config if "stages" in chosen else with_most_stages(config, MOST_STAGES)
 
-def with_most_stages(config: Config, most: int = 8) -> Config:
-    """The config with as many stages as fit, up to `most`; one if not even that fits."""
-    one = replace(config, stages=1)
-    per_stage = config.stage_bytes + config.scales_bytes + 2 * 8
-    spare = arch(TARGET).smem_bytes - (one.smem_bytes - per_stage)
-    return replace(config, stages=max(1, min(most, spare // per_stage)))
+    return first_legal(candidates())
 
 
 def _tile_n_candidates(problem: Gemm) -> list[int]:
@@ -86,11 +73,6 @@ def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
                     cluster_m=cluster_m, cluster_n=cluster_n, split_k=split_k,
                     swizzle_bytes=swizzle_bytes, store=str(store),
                 ),
-                most=MAX_STAGES if tile_m == 64 else 8,
+                MAX_STAGES if tile_m == 64 else MOST_STAGES,
             )  # fmt: skip
-            try:
-                config.check()
-            except ConfigError as error:
-                yield config, str(error)
-            else:
-                yield config, None
+            yield with_refusal(config)

@@ -2,28 +2,19 @@
 
 from dataclasses import dataclass
 
-from ptxgen.arch import arch
+from ptxgen.config_rules import check_smem, check_tile_k, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, align_up
-from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
+from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
+from ptxgen.layout import OperandTile, align_up
+from ptxgen.problem import SCALE_BLOCK
 
 NAME = "gemm_sm90"
-UNIT = "wgmma"
-"""The tensor core's instruction, as ptxgen.verification models it."""
-TARGET = "sm_90a"
-TARGETS = (TARGET,)
-VERSION = "8.0"
-WARPGROUP_THREADS = 128
 GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 """Partial sums of a warpgroup for 8 columns: four floats per thread."""
-MOVER_LANES = 32
-"""Lanes of the warp that copies block scales; each arrives at the full barrier."""
 SWIZZLES = (0, 32, 64, 128)
 GPC_SMS = 16
 """SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
-NUM_SMS = 132
-"""Persistent CTAs when no device is given: the SMs of an H100 or H200."""
 PRODUCER_REGISTERS = {False: 24, True: 40}
 """Registers per thread of the producer warpgroup: few, or more where it has much to do."""
 CONSUMER_REGISTERS = {1: {False: 255, True: 255}, 2: {False: 240, True: 232}}
@@ -41,12 +32,11 @@ DEFERRED_SPARES = {1: 40, 2: 48}
 COLUMN_SCALE_REGISTERS = 16
 """Registers more for column scales that ptxas loads ahead of their use."""
 PARTIALS_BARRIER_BYTES = 16
-MAX_STAGES = 32
 STORES = ("tma", "deferred", "global")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(WgmmaConfig):
     """What may be tuned, and what the text depends on. `str()` is its name."""
 
     a: str
@@ -109,19 +99,9 @@ class Config:
         return 4 * self.tile_m * self.tile_n if self.split_k > 1 else 0
 
     @property
-    def blocks_per_warpgroup(self) -> int:
-        """Blocks of 64 rows that one consumer warpgroup owns."""
-        return self.tile_m // (MMA_M * self.warpgroups)
-
-    @property
     def registers_per_block(self) -> int:
         """Accumulator registers of one block of 64 rows."""
         return self.tile_n // 2
-
-    @property
-    def promotion_tiles(self) -> int:
-        """k-tiles between two promotions; 0 if not promoted."""
-        return PROMOTION_K // self.tile_k if self.accumulate == "promoted" else 0
 
     @property
     def overlaps_promotion(self) -> bool:
@@ -135,11 +115,6 @@ class Config:
     def num_accumulators(self) -> int:
         """Accumulator sets of 64 rows."""
         return 2 if self.overlaps_promotion else self.blocks_per_warpgroup
-
-    @property
-    def block_scaled(self) -> bool:
-        """Whether scales belong to blocks of K, and come with each k-tile."""
-        return self.scale in BLOCK_SCALES
 
     @property
     def busy_producer(self) -> bool:
@@ -201,50 +176,28 @@ class Config:
         )  # fmt: skip
 
     @property
-    def stage_bytes(self) -> int:
-        """Shared memory of one stage."""
-        return align_up(self.a_tile.nbytes, TILE_ALIGNMENT) + align_up(
-            self.b_tile.nbytes, TILE_ALIGNMENT
-        )
-
-    @property
-    def staging_bytes(self) -> int:
-        """Shared memory through which D is stored."""
-        if self.store == "global":
-            return 0
-        return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
-
-    @property
-    def smem_bytes(self) -> int:
-        """Dynamic shared memory of one CTA."""
-        per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
-        extra = self.partials_bytes + (PARTIALS_BARRIER_BYTES if self.split_k > 1 else 0)
-        return self.stages * per_stage + self.staging_bytes + extra
+    def fixed_bytes(self) -> int:
+        """Shared memory that does not grow with the number of stages."""
+        barriers = PARTIALS_BARRIER_BYTES if self.split_k > 1 else 0
+        return self.staging_bytes + self.partials_bytes + barriers
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
 
         Raises: ConfigError with rule, value, limit and what to try.
         """
-        for name, allowed in (
-            ("tile_m", (64, 128, 192, 256)),
-            ("tile_n", range(8, 257, 8)),
-            ("stages", range(1, MAX_STAGES + 1)),
-            ("cluster_m", (1, 2)),
-            ("cluster_n", (1, 2)),
-            ("split_k", (1, 2, 4, 8)),
-            ("warpgroups", (1, 2)),
-            ("swizzle_bytes", SWIZZLES),
-            ("store", STORES),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value not in allowed:
-                shown = (
-                    f"a multiple of {allowed.step} from {allowed.start} to {allowed[-1]}"
-                    if isinstance(allowed, range)
-                    else f"one of {', '.join(map(str, allowed))}"
-                )
-                raise ConfigError(f"{name}={value!r} must be {shown}")
+        allowed = {
+            "tile_m": (64, 128, 192, 256),
+            "tile_n": range(8, 257, 8),
+            "stages": range(1, MAX_STAGES + 1),
+            "cluster_m": (1, 2),
+            "cluster_n": (1, 2),
+            "split_k": (1, 2, 4, 8),
+            "warpgroups": (1, 2),
+            "swizzle_bytes": SWIZZLES,
+            "store": STORES,
+        }
+        check_values(self, allowed)
         if self.cluster_m * self.cluster_n > 2:
             raise ConfigError(
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 2x1"
@@ -255,12 +208,8 @@ class Config:
                 f"it needs cluster 1x1 and store=global, got {self.cluster_m}x{self.cluster_n} and "
                 f"store={self.store}; try split_k=1"
             )
-        if self.tile_m % (MMA_M * self.warpgroups):
-            raise ConfigError(
-                f"tile_m={self.tile_m} must be a multiple of 64 rows per warpgroup, so of "
-                f"{MMA_M * self.warpgroups} with warpgroups={self.warpgroups}; try warpgroups=1"
-            )
-        self._check_tile_k()
+        self.check_blocks("tile_m")
+        check_tile_k(self)
         for name, tile in (("tile_m", self.a_tile), ("tile_n", self.b_tile)):
             if tile.slices > 1 and tile.box[1] * tile.slices % (8 * tile.slices):
                 raise ConfigError(
@@ -276,33 +225,9 @@ class Config:
                 f"needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, "
                 f"stages={self.stages}, accumulate={self.accumulate}; try store=tma"
             )
-        if self.block_scaled and (self.accumulate != "promoted" or self.tile_k != SCALE_BLOCK):
-            raise ConfigError(
-                f"scale={self.scale} multiplies 128-K partial sums, so it needs "
-                f"accumulate=promoted and tile_k=128, got accumulate={self.accumulate} and "
-                f"tile_k={self.tile_k}; try an FP8 type with swizzle=128"
-            )
+        self.check_block_scales()
         self._check_registers()
-        limit = arch(TARGET).smem_bytes
-        if self.smem_bytes > limit:
-            per_stage = self.stage_bytes + self.scales_bytes + 2 * 8
-            fit = (limit - (self.smem_bytes - self.stages * per_stage)) // per_stage
-            hint = f"try stages<={fit}" if fit > 0 else "try a smaller tile"
-            raise ConfigError(
-                f"stages={self.stages} of tile {self.tile_m}x{self.tile_n}x{self.tile_k} needs "
-                f"{self.smem_bytes} B of shared memory, {TARGET} has {limit} B; {hint}"
-            )
-
-    def _check_tile_k(self) -> None:
-        element_bytes = dtype(self.a).bytes
-        widths = (self.swizzle_bytes,) if self.swizzle_bytes else (32, 64, 128)
-        allowed = [w // element_bytes for w in widths]
-        if self.tile_k not in allowed:
-            raise ConfigError(
-                f"tile_k={self.tile_k} of {self.a} must be {' or '.join(map(str, allowed))} "
-                f"(one swizzle row of {' or '.join(map(str, widths))} bytes) with "
-                f"swizzle={self.swizzle_bytes or 'none'}; try tile_k={allowed[-1]}"
-            )
+        check_smem(self, TARGET)
 
     def _check_registers(self) -> None:
         sets: float = self.num_accumulators
@@ -317,11 +242,4 @@ class Config:
             needed -= DEFERRED_SPARES[self.warpgroups]
         elif self.scale == "rowcol":
             needed += COLUMN_SCALE_REGISTERS
-        limit = self.consumer_registers
-        if needed > limit:
-            raise ConfigError(
-                f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "
-                f"accumulate={self.accumulate} needs about {needed} registers per thread, a "
-                f"consumer has {limit}; try a smaller tile_n"
-                + ("" if self.warpgroups == 2 else " or warpgroups=2")
-            )
+        self.check_registers(needed, self.consumer_registers, "tile_n")

@@ -1,12 +1,7 @@
 """What the template of gemm_sm90 and its parts print beyond the launch."""
 
 from ptxgen.dtypes import dtype
-from ptxgen.kernels.sm90_config import (
-    GROUP_PARTIAL_BYTES,
-    MOVER_LANES,
-    WARPGROUP_THREADS,
-    Config,
-)
+from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import chunks_of, group, promotion_fields, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.layout import MMA_M, DStaging
@@ -26,7 +21,7 @@ def fields(config: Config) -> dict[str, object]:
         "config": config,
         "a": a_tile,
         "b": b_tile,
-        "cta_threads": WARPGROUP_THREADS * (1 + config.warpgroups),
+        "cta_threads": config.cta_threads,
         "cluster_ctas": config.cluster_ctas,
         "cluster_mask": (1 << config.cluster_m * config.cluster_n) - 1,
         "clustered": config.cluster_ctas > 1,
@@ -52,7 +47,7 @@ def fields(config: Config) -> dict[str, object]:
         "b_descriptor": hex(b_tile.descriptor.encode()),
         "mma": f"m64n{config.tile_n}k{a_tile.mma_k}.f32.{config.a}.{config.b}",
         "mma_flags": _mma_flags(config),
-        "full_arrivals": 1 + (MOVER_LANES if config.block_scaled else 0),
+        "full_arrivals": config.full_arrivals,
         "moves_scales": config.block_scaled,
         **promotion_fields(config, regions),
         "k_steps": [

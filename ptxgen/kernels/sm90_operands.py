@@ -2,7 +2,8 @@
 
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
-from ptxgen.kernels.sm90_config import NAME, TARGET, Config
+from ptxgen.kernels.sm90_config import NAME, Config
+from ptxgen.kernels.wgmma_config import TARGET
 from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, Gemm
 

@@ -1,7 +1,8 @@
 """What single parts of gemm_sm90 print: promotion, the scale mover, D chunks, split K."""
 
 from ptxgen.dtypes import dtype
-from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, MOVER_LANES, Config
+from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
+from ptxgen.kernels.wgmma_config import MOVER_LANES
 from ptxgen.layout import MMA_M, DStaging
 from ptxgen.problem import SCALE_BLOCK
 

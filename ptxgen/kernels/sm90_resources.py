@@ -1,6 +1,6 @@
 """What a CTA of gemm_sm90 uses: the map of shared memory and the mbarriers."""
 
-from ptxgen.kernels.sm90_config import MOVER_LANES, PARTIALS_BARRIER_BYTES, Config
+from ptxgen.kernels.sm90_config import PARTIALS_BARRIER_BYTES, Config
 from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
 from ptxgen.plans import Barrier
 
@@ -54,7 +54,7 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
     ]  # fmt: skip
     return (
         Barrier(
-            "full", config.stages, 1 + (MOVER_LANES if config.block_scaled else 0),
+            "full", config.stages, config.full_arrivals,
             config.a_tile.nbytes + config.b_tile.nbytes,
             "the producer, by arrive.expect_tx; TMA counts the bytes down"
             + ("; the mover's 32 lanes, when their copies land" if config.block_scaled else ""),

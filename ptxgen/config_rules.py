@@ -1,0 +1,100 @@
+"""Rules that the configs of several kernels share: what a field may be, and what must fit."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
+from ptxgen.errors import ConfigError
+
+C = TypeVar("C", bound=Any)
+
+
+def check_values(config: Any, allowed: Mapping[str, Collection[Any]], beside: str = "") -> None:
+    """Refuse fields outside their range. beside: what the ranges depend on, for the message.
+
+    Raises: ConfigError.
+    """
+    for name, values in allowed.items():
+        value = getattr(config, name)
+        # True == 1, so that a bool would pass for a number.
+        if value not in values or (type(value) is bool and True not in map(_only_bool, values)):
+            raise ConfigError(f"{name}={value!r} must be {_shown(values)}{beside}")
+
+
+def _only_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _shown(values: Collection[Any]) -> str:
+    if not isinstance(values, range):
+        return f"one of {', '.join(map(str, values))}"
+    span = f"from {values.start} to {values[-1]}"
+    return span if values.step == 1 else f"a multiple of {values.step} {span}"
+
+
+def check_tile_k(config: Any) -> None:
+    """Refuse k-tiles that are not one row of the swizzle.
+
+    Raises: ConfigError.
+    """
+    element_bytes = dtype(config.a).bytes
+    widths = (config.swizzle_bytes,) if config.swizzle_bytes else (32, 64, 128)
+    allowed = [w // element_bytes for w in widths]
+    if config.tile_k not in allowed:
+        raise ConfigError(
+            f"tile_k={config.tile_k} of {config.a} must be {' or '.join(map(str, allowed))} "
+            f"(one swizzle row of {' or '.join(map(str, widths))} bytes) with "
+            f"swizzle={config.swizzle_bytes or 'none'}; try tile_k={allowed[-1]}"
+        )
+
+
+def check_smem(config: Any, target: str, least_stages: int = 1) -> None:
+    """Refuse a config whose shared memory is more than a CTA on `target` can have.
+
+    Raises: ConfigError.
+    """
+    limit = arch(target).smem_bytes
+    if config.smem_bytes > limit:
+        fit = config.stages_that_fit
+        hint = f"try stages<={fit}" if fit >= least_stages else "try a smaller tile"
+        raise ConfigError(
+            f"stages={config.stages} of tile {config.tile_m}x{config.tile_n}x{config.tile_k} needs "
+            f"{config.smem_bytes} B of shared memory, {target} has {limit} B; {hint}"
+        )
+
+
+def with_most_stages(config: C, most: int) -> C:
+    """The config with as many stages as fit, up to `most`; one if not even that fits."""
+    return replace(config, stages=max(1, min(most, config.stages_that_fit)))
+
+
+def first_legal(candidates: Iterable[C]) -> C:
+    """The first config that its own check lets pass.
+
+    Raises: ConfigError if there is none: why the first was refused.
+    """
+    refusal: ConfigError | None = None
+    for config in candidates:
+        refused = refusal_of(config)
+        if refused is None:
+            return config
+        refusal = refusal or refused
+    assert refusal is not None
+    raise refusal
+
+
+def refusal_of(config: Any) -> ConfigError | None:
+    """Why the config's own check refuses it; None if it is legal."""
+    try:
+        config.check()
+    except ConfigError as error:
+        return error
+    return None
+
+
+def with_refusal(config: C) -> tuple[C, str | None]:
+    """The config with None if it is legal, else with why not."""
+    refused = refusal_of(config)
+    return config, None if refused is None else str(refused)
