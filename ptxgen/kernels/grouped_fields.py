@@ -1,7 +1,7 @@
 """What the template of grouped_sm90 and its parts print beyond the launch.
 
 Swapped or not, wgmma has rows (its M) and columns (its N); here `rows` and `columns` are wgmma's.
-There is one set of fields for the kernel, and one for each main loop; these differ in columns.
+There is one set of fields for the kernel, and one for each main loop (grouped_loop_fields).
 """
 
 from ptxgen.dtypes import dtype
@@ -13,9 +13,10 @@ from ptxgen.kernels.grouped_config import (
     WORK_SLOTS,
     Config,
 )
+from ptxgen.kernels.grouped_loop_fields import instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
-from ptxgen.kernels.wgmma_config import MOVER_LANES
-from ptxgen.layout import MMA_M, DStaging, align_up
+from ptxgen.kernels.promotion_fields import mover_fields
+from ptxgen.layout import DStaging, align_up
 from ptxgen.problem import SCALE_BLOCK
 
 STOP = 0xFFFFFFFF
@@ -34,7 +35,7 @@ def fields(config: Config) -> dict[str, object]:
     regions = {r.name: r.offset for r in smem_map(config)}
     common = _kernel_fields(config, regions)
     return {**common, "instances": [
-        {**common, **_instance(config, i, columns)}
+        {**common, **instance_fields(config, i, columns)}
         for i, columns in enumerate(config.mma_columns)
     ]}  # fmt: skip
 
@@ -223,14 +224,11 @@ def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
     per_entry = config.columns_per_scale if config.block_scaled else 1
     shift = SCALE_BLOCK.bit_length() - 1 if config.scale == "block" else 0
     return {
+        **mover_fields((entries_a, entries_b), (offset_a, offset_b)),
         "scales_bytes": config.scales_bytes,
         "scales_offset": regions.get("scales", 0),
         "scale_a": {"offset": offset_a},
         "scale_b": {"offset": offset_b},
-        "scale_a_rounds": _rounds("a", entries_a, offset_a),
-        "scale_b_rounds": _rounds("b", entries_b, offset_b),
-        "num_a_rounds": max(1, -(-entries_a // MOVER_LANES)),
-        "num_b_rounds": max(1, -(-entries_b // MOVER_LANES)),
         "entries_b": entries_b,
         "rows_per_entry_b": per_entry,
         "entry_shift_b": shift,
@@ -239,252 +237,3 @@ def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
         if config.swap_ab and config.scale == "block"
         else 4 * config.mma_rows // config.warpgroups,
     }
-
-
-def _rounds(operand: str, entries: int, offset: int) -> list[dict[str, object]]:
-    """One copy of the mover per 32 entries of a stage's scales: its registers and its place."""
-    return [
-        {
-            "first": first,
-            "offset": offset + 4 * first,
-            "pointer": f"%{operand}_pointer{i}",
-            "nbytes": f"%{operand}_bytes{i}",
-            "used": f"%{operand}_used{i}",
-        }
-        for i, first in enumerate(range(0, entries, MOVER_LANES))
-    ]
-
-
-def _instance(config: Config, index: int, columns: int) -> dict[str, object]:
-    """Fields of the main loop and the epilogue of tiles of up to `columns` columns."""
-    promoted = config.accumulate == "promoted"
-    overlapped = config.overlaps_promotion(columns)
-    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in range(config.blocks_per_warpgroup)]
-    types = (config.b, config.a) if config.swap_ab else (config.a, config.b)
-    registers = columns // 2
-    accumulators = [f"%acc{i}_" for i in range(config.num_accumulators(columns))]
-    blocks = [
-        {
-            "index": i,
-            "rows": i * MMA_M,
-            "accumulator": f"%acc{i if config.num_accumulators(columns) > 1 else 0}_",
-            "result": result,
-            "scale_offset": _block_scale_offset(config, i),
-            "second_scale_offset": _block_scale_offset(config, i) + 32,
-            "groups": [_group(result, f"%held{i}_", g) for g in range(columns // 8)],
-        }
-        for i, result in enumerate(results)
-    ]
-    return {
-        "index": index,
-        "next": index + 1,
-        "is_last": columns == config.mma_columns[-1],
-        "mma_columns": columns,
-        "accumulators": accumulators,
-        "zeroed": [*accumulators, *results] if promoted else accumulators,
-        "overlapped": overlapped,
-        "asks_ahead": config.asks_ahead(columns),
-        "set_turns": [
-            {"issued": f"%acc{1 - i}_", "retired": f"%acc{i}_"} for i in range(2)
-        ],
-        "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
-        "block_registers": registers,
-        "register_indices": list(range(registers)),
-        "blocks": blocks,
-        "first_block": blocks[0],
-        "other_blocks": blocks[1:],
-        "releases_prepared": config.scale != "group" and len(blocks) == 1
-        and (config.swap_ab or config.columns_per_scale != 8),
-        "chunks_in_mainloop": [],
-        "defers_store": False,
-        "chunks": _swapped_chunks(config, columns) if config.swap_ab
-        else _straight_chunks(config, results),
-        **_promotion_fields(config, columns),
-    }  # fmt: skip
-
-
-def _block_scale_offset(config: Config, block: int) -> int:
-    """Bytes from the warpgroup's scales of wgmma's rows to those of a block of 64."""
-    if config.swap_ab and config.scale == "block":
-        return 4 * block
-    return 4 * MMA_M * block
-
-
-def _promotion_fields(config: Config, columns: int) -> dict[str, object]:
-    """What the main loops with promotion print: batches, and which factor belongs to a register."""
-    blocks = config.blocks_per_warpgroup
-    k_tiles = 2 if blocks % 2 else 1
-    early = config.scale not in ("group",) and not config.swap_ab and config.columns_per_scale != 8
-    batches = [
-        {
-            "index": i,
-            "block": {
-                "index": i % blocks,
-                "result": f"%sum{i % blocks}_",
-                "scale_offset": _block_scale_offset(config, i % blocks),
-                "second_scale_offset": _block_scale_offset(config, i % blocks) + 32,
-            },
-            "accumulator": f"%acc{i % 2}_",
-            "starts_k_tile": i % blocks == 0,
-            "releases_early": early and i % blocks == blocks - 1,
-            "releases_late": not early and i % blocks == blocks - 1,
-        }
-        for i in range(k_tiles * blocks)
-    ]
-    turns = []
-    for i in [*range(1, len(batches)), 0]:
-        whose = "previous" if batches[i]["starts_k_tile"] else "current"
-        turns.append(
-            {
-                "issued": batches[i],
-                "retired": batches[i - 1],
-                "empty_bar": f"%{whose}_empty_bar",
-                "scales": f"%{whose}_scales",
-            }
-        )
-    bytes_a = align_up(4 * config.scale_entries[0], 16)
-    bytes_b = align_up(4 * config.scale_entries[1], 16)
-    offset = bytes_b if config.swap_ab else bytes_a
-    registers = range(columns // 2)
-    return {
-        "first_batch": batches[0],
-        "batch_turns": turns,
-        "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
-        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in registers],
-        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in registers],
-        "column_quads": [
-            {
-                "offset": offset + 4 * first,
-                "groups": [
-                    list(range(4 * g, 4 * g + 4))
-                    for g in range(first, min(first + 4, columns // 8))
-                ],
-            }
-            for first in range(0, columns // 8, 4)
-        ],
-        "column_groups": [
-            {
-                "offset": offset + 32 * g,
-                "registers": list(range(4 * g, 4 * g + 4)),
-                "factors": ["%factor0", "%factor1", "%factor0", "%factor1"],
-                "prepared": [f"%prepared{2 * g + i}" for i in range(2)],
-                "prepared_pair": _vector("%prepared", 2 * g, 2),
-                "prepared_factors": [f"%prepared{2 * g + i % 2}" for i in range(4)],
-            }
-            for g in range(columns // 8)
-        ],
-    }
-
-
-def _group(result: str, held: str, index: int) -> dict[str, object]:
-    """One group of 8 columns of a block: this lane's four values, and where each belongs."""
-    values = [f"{result}{4 * index + i}" for i in range(4)]
-    rows = (("%row_inside", "%row_place"), ("%second_row_inside", "%second_row_place"))
-    columns = (
-        ("%column_inside", "%column_place"),
-        ("%second_column_inside", "%second_column_place"),
-    )
-    return {
-        "column": 8 * index,
-        "results": values,
-        "packed": [f"{held}{2 * index + i}" for i in range(2)],
-        "placed": [
-            {
-                "register": values[2 * r + c],
-                "row_inside": rows[r][0],
-                "row_place": rows[r][1],
-                "column_inside": columns[c][0],
-                "column_place": columns[c][1],
-            }
-            for r in range(2)
-            for c in range(2)
-        ],
-    }
-
-
-def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
-    """Chunks of a warpgroup's part of D, 64 rows x 128 bytes each, with the boxes they consist of
-    and, for the rows of a group's end, with the 16-byte pieces that each thread stores."""
-    if config.store == "global":
-        return []
-    kind = dtype(config.d)
-    staging = DStaging(kind, config.tile_n)
-    pieces_per_row = staging.box_bytes // 16
-    rows_per_pass = 128 // pieces_per_row
-    chunks: list[dict[str, object]] = []
-    for block, result in enumerate(results):
-        for chunk in staging.chunks:
-            stores = []
-            for store in chunk.stores:
-                first = 4 * store.groups[0]
-                held = _vector(f"%held{block}_", first // 2, store.num_matrices)
-                stores.append(
-                    {
-                        "chunk_xor": store.chunk_xor,
-                        "box_offset": store.box_offset,
-                        "second_offset": store.second_offset,
-                        "num_matrices": store.num_matrices,
-                        "registers": held if kind.bytes == 2 else _vector(result, first, 2),
-                        "second_registers": _vector(result, first + 2, 2),
-                    }
-                )
-            chunks.append(
-                {
-                    "index": len(chunks),
-                    "rows": block * MMA_M,
-                    "stores": stores,
-                    "boxes": chunk.boxes,
-                    "pieces": [
-                        {
-                            "smem_offset": box.smem_offset + first * staging.box_bytes,
-                            "first_row": first,
-                            "column_offset": box.column_offset,
-                        }
-                        for box in chunk.boxes
-                        for first in range(0, MMA_M, rows_per_pass)
-                    ],
-                    "piece_bits": pieces_per_row.bit_length() - 1,
-                    "piece_mask": pieces_per_row - 1,
-                    "box_bytes": staging.box_bytes,
-                }
-            )
-    return chunks
-
-
-def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
-    """Chunks of a warpgroup's part of D, up to 64 rows x 64 columns each: for each block of wgmma's
-    rows, runs of 64 of its columns."""
-    if config.store == "global":
-        return []
-    chunks: list[dict[str, object]] = []
-    for block in range(config.blocks_per_warpgroup):
-        for first in range(0, columns, MMA_M):
-            groups = range(first // 8, min(first + MMA_M, columns) // 8)
-            stores = []
-            for group in groups[::2]:
-                count = min(2, groups[-1] + 1 - group)
-                stores.append(
-                    {
-                        "offset": (8 * group - first) * SWIZZLE_ROW,
-                        "num_matrices": 2 * count,
-                        "registers": _vector(f"%held{block}_", 2 * group, 2 * count),
-                    }
-                )
-            chunks.append(
-                {
-                    "index": len(chunks),
-                    "columns": block * MMA_M,
-                    "first_row": first,
-                    "max_rows": 8 * len(groups),
-                    "stores": stores,
-                }
-            )
-    return chunks
-
-
-SWIZZLE_ROW = 128
-"""Bytes of one row of D in a staging buffer: 64 columns of 16 bits."""
-
-
-def _vector(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"

@@ -2,7 +2,7 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.kernels.sm90_part_fields import chunks_of, group, promotion_fields, split_fields
+from ptxgen.kernels.sm90_part_fields import block_scale_fields, chunks_of, group, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.layout import MMA_M, DStaging
 
@@ -49,7 +49,7 @@ def fields(config: Config) -> dict[str, object]:
         "mma_flags": _mma_flags(config),
         "full_arrivals": config.full_arrivals,
         "moves_scales": config.block_scaled,
-        **promotion_fields(config, regions),
+        **block_scale_fields(config, regions),
         "k_steps": [
             {
                 "index": step,

@@ -1,56 +1,23 @@
 """What single parts of gemm_sm90 print: promotion, the scale mover, D chunks, split K."""
 
 from ptxgen.dtypes import dtype
+from ptxgen.kernels.promotion_fields import mover_fields, promotion_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.kernels.wgmma_config import MOVER_LANES
 from ptxgen.layout import MMA_M, DStaging
 from ptxgen.problem import SCALE_BLOCK
 
 
-def promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
-    """What the main loops with promotion print: batches, and where the scales lie in a stage."""
-    blocks = config.blocks_per_warpgroup
-    k_tiles = 2 if blocks % 2 else 1
-    early = config.scale != "group" and not config.crosses_scale_blocks
-    batches = [
-        {
-            "index": i,
-            "block": {
-                "index": i % blocks,
-                "result": f"%sum{i % blocks}_",
-                "scale_offset": 4 * MMA_M * (i % blocks),
-                "second_scale_offset": 4 * (MMA_M * (i % blocks) + 8),
-            },
-            "accumulator": f"%acc{i % 2}_",
-            "starts_k_tile": i % blocks == 0,
-            "releases_early": early and i % blocks == blocks - 1,
-            "releases_late": not early and i % blocks == blocks - 1,
-        }
-        for i in range(k_tiles * blocks)
-    ]
-    turns = []
-    for i in [*range(1, len(batches)), 0]:
-        whose = "previous" if batches[i]["starts_k_tile"] else "current"
-        turns.append(
-            {
-                "issued": batches[i],
-                "retired": batches[i - 1],
-                "empty_bar": f"%{whose}_empty_bar",
-                "scales": f"%{whose}_scales",
-            }
-        )
+def block_scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What the main loops with promotion and the scale mover print."""
     entries_b = config.scale_b_entries
     offset_b = 4 * config.tile_m
+    early = config.scale != "group" and not config.crosses_scale_blocks
+    block_offsets = [4 * MMA_M * i for i in range(config.blocks_per_warpgroup)]
     return {
-        "first_batch": batches[0],
-        "batch_turns": turns,
-        "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
+        **promotion_fields(block_offsets, config.tile_n, offset_b, early),
+        **mover_fields((config.tile_m, entries_b), (0, offset_b)),
         "scales_bytes": config.scales_bytes,
         "scales_offset": regions.get("scales", 0),
-        "scale_a_rounds": _rounds("a", config.tile_m, 0),
-        "scale_b_rounds": _rounds("b", entries_b, offset_b),
-        "num_a_rounds": -(-config.tile_m // MOVER_LANES),
-        "num_b_rounds": max(1, -(-entries_b // MOVER_LANES)),
         "scale_a": {
             "columns_per_entry": 1, "start": "%m_start", "extent": "%m", "shift": 0,
             "row_bytes": "%a_row_bytes", "matrix": "%scale_a", "k_bytes": "%a_k_bytes",
@@ -62,37 +29,7 @@ def promotion_fields(config: Config, regions: dict[str, int]) -> dict[str, objec
             "row_bytes": "%b_row_bytes", "matrix": "%scale_b", "k_bytes": "%b_k_bytes",
             "entries": entries_b, "offset": offset_b,
         },
-        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
-        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in range(config.registers_per_block)],
-        "column_quads": [
-            {
-                "offset": offset_b + 4 * first,
-                "groups": [
-                    list(range(4 * g, 4 * g + 4))
-                    for g in range(first, min(first + 4, config.tile_n // 8))
-                ],
-            }
-            for first in range(0, config.tile_n // 8, 4)
-        ],
-        "column_groups": [
-            {"offset": offset_b + 32 * g, "registers": list(range(4 * g, 4 * g + 4))}
-            for g in range(config.tile_n // 8)
-        ],
     }  # fmt: skip
-
-
-def _rounds(operand: str, entries: int, offset: int) -> list[dict[str, object]]:
-    """One copy of the mover per 32 entries of a stage's scales: its registers and its place."""
-    return [
-        {
-            "first": first,
-            "offset": offset + 4 * first,
-            "pointer": f"%{operand}_pointer{i}",
-            "nbytes": f"%{operand}_bytes{i}",
-            "used": f"%{operand}_used{i}",
-        }
-        for i, first in enumerate(range(0, entries, MOVER_LANES))
-    ]
 
 
 def chunks_of(config: Config, results: list[str]) -> list[dict[str, object]]:

@@ -1,0 +1,179 @@
+"""What a main loop and the epilogue of grouped_sm90 print; these differ in wgmma's columns."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
+from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
+from ptxgen.layout import MMA_M, DStaging, align_up
+
+
+def instance_fields(config: Config, index: int, columns: int) -> dict[str, object]:
+    """Fields of the main loop and the epilogue of tiles of up to `columns` columns."""
+    promoted = config.accumulate == "promoted"
+    overlapped = config.overlaps_promotion(columns)
+    results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in range(config.blocks_per_warpgroup)]
+    types = (config.b, config.a) if config.swap_ab else (config.a, config.b)
+    registers = columns // 2
+    accumulators = [f"%acc{i}_" for i in range(config.num_accumulators(columns))]
+    blocks = [
+        {
+            "index": i,
+            "rows": i * MMA_M,
+            "accumulator": f"%acc{i if config.num_accumulators(columns) > 1 else 0}_",
+            "result": result,
+            "scale_offset": _block_scale_offset(config, i),
+            "second_scale_offset": second_scale_offset(_block_scale_offset(config, i)),
+            "groups": [_group(result, f"%held{i}_", g) for g in range(columns // 8)],
+        }
+        for i, result in enumerate(results)
+    ]
+    return {
+        "index": index,
+        "next": index + 1,
+        "is_last": columns == config.mma_columns[-1],
+        "mma_columns": columns,
+        "accumulators": accumulators,
+        "zeroed": [*accumulators, *results] if promoted else accumulators,
+        "overlapped": overlapped,
+        "asks_ahead": config.asks_ahead(columns),
+        "set_turns": [
+            {"issued": f"%acc{1 - i}_", "retired": f"%acc{i}_"} for i in range(2)
+        ],
+        "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
+        "block_registers": registers,
+        "register_indices": list(range(registers)),
+        "blocks": blocks,
+        "first_block": blocks[0],
+        "other_blocks": blocks[1:],
+        "releases_prepared": config.scale != "group" and len(blocks) == 1
+        and (config.swap_ab or config.columns_per_scale != 8),
+        "chunks_in_mainloop": [],
+        "defers_store": False,
+        "chunks": _swapped_chunks(config, columns) if config.swap_ab
+        else _straight_chunks(config, results),
+        **_promotion_fields(config, columns),
+    }  # fmt: skip
+
+
+def _block_scale_offset(config: Config, block: int) -> int:
+    """Bytes from the warpgroup's scales of wgmma's rows to those of a block of 64."""
+    if config.swap_ab and config.scale == "block":
+        return 4 * block
+    return 4 * MMA_M * block
+
+
+def _promotion_fields(config: Config, columns: int) -> dict[str, object]:
+    """Promotion with the scales of wgmma's columns where the stage has them."""
+    rows = config.scale_entries[1 if config.swap_ab else 0]
+    early = config.scale != "group" and not config.swap_ab and config.columns_per_scale != 8
+    offsets = [_block_scale_offset(config, i) for i in range(config.blocks_per_warpgroup)]
+    return promotion_fields(offsets, columns, align_up(4 * rows, 16), early)
+
+
+def _group(result: str, held: str, index: int) -> dict[str, object]:
+    """One group of 8 columns of a block: this lane's four values, and where each belongs."""
+    values = [f"{result}{4 * index + i}" for i in range(4)]
+    rows = (("%row_inside", "%row_place"), ("%second_row_inside", "%second_row_place"))
+    columns = (
+        ("%column_inside", "%column_place"),
+        ("%second_column_inside", "%second_column_place"),
+    )
+    return {
+        "column": 8 * index,
+        "results": values,
+        "packed": [f"{held}{2 * index + i}" for i in range(2)],
+        "placed": [
+            {
+                "register": values[2 * r + c],
+                "row_inside": rows[r][0],
+                "row_place": rows[r][1],
+                "column_inside": columns[c][0],
+                "column_place": columns[c][1],
+            }
+            for r in range(2)
+            for c in range(2)
+        ],
+    }
+
+
+def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """Chunks of a warpgroup's part of D, 64 rows x 128 bytes each, with the boxes they consist of
+    and, for the rows of a group's end, with the 16-byte pieces that each thread stores."""
+    if config.store == "global":
+        return []
+    kind = dtype(config.d)
+    staging = DStaging(kind, config.tile_n)
+    pieces_per_row = staging.box_bytes // 16
+    rows_per_pass = 128 // pieces_per_row
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in staging.chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * store.groups[0]
+                held = _vector(f"%held{block}_", first // 2, store.num_matrices)
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "box_offset": store.box_offset,
+                        "second_offset": store.second_offset,
+                        "num_matrices": store.num_matrices,
+                        "registers": held if kind.bytes == 2 else _vector(result, first, 2),
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "boxes": chunk.boxes,
+                    "pieces": [
+                        {
+                            "smem_offset": box.smem_offset + first * staging.box_bytes,
+                            "first_row": first,
+                            "column_offset": box.column_offset,
+                        }
+                        for box in chunk.boxes
+                        for first in range(0, MMA_M, rows_per_pass)
+                    ],
+                    "piece_bits": pieces_per_row.bit_length() - 1,
+                    "piece_mask": pieces_per_row - 1,
+                    "box_bytes": staging.box_bytes,
+                }
+            )
+    return chunks
+
+
+def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
+    """Chunks of a warpgroup's part of D, up to 64 rows x 64 columns each: for each block of wgmma's
+    rows, runs of 64 of its columns."""
+    if config.store == "global":
+        return []
+    chunks: list[dict[str, object]] = []
+    for block in range(config.blocks_per_warpgroup):
+        for first in range(0, columns, MMA_M):
+            groups = range(first // 8, min(first + MMA_M, columns) // 8)
+            stores = []
+            for group in groups[::2]:
+                count = min(2, groups[-1] + 1 - group)
+                stores.append(
+                    {
+                        "offset": (8 * group - first) * SWIZZLE_BYTES,
+                        "num_matrices": 2 * count,
+                        "registers": _vector(f"%held{block}_", 2 * group, 2 * count),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "columns": block * MMA_M,
+                    "first_row": first,
+                    "max_rows": 8 * len(groups),
+                    "stores": stores,
+                }
+            )
+    return chunks
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
