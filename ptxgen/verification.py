@@ -15,6 +15,7 @@ import numpy as np
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.numerics import fused_dot, fused_model, mma_sync_fp8_sm90
 from ptxgen.emulator.numerics_blocks import block_scaled_dot
+from ptxgen.micro_kinds import MICRO_KINDS, micro_kind
 from ptxgen.operands import Operands
 from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, MICRO_SCALES, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.quantize import numpy_dtype
@@ -98,7 +99,8 @@ def exact_result(
     k_parts: the parts of K, as (first, past the last), that are summed on their own and then added
     in order; None = one part.
 
-    unit: wgmma, tcgen05 or mma (mma.sync on sm_90); what the kernel's module calls UNIT.
+    unit: wgmma, tcgen05, mma (mma.sync on sm_90) or mma_native (mma.sync where FP8 is not made of
+    f16); what ptxgen.kernels.unit_of says.
 
     Source: ptxgen.emulator.numerics; the order of K is ascending in every kernel.
     """
@@ -185,7 +187,7 @@ def _micro_chain(
     Two e2m1 are taken by the fp4 kinds, except for mx128, which only mxf8f6f4 has.
     """
     size, scale_type = MICRO_SCALES[problem.scale]
-    fp4 = (problem.a, problem.b) == ("e2m1", "e2m1") and problem.scale != "mx128"
+    fp4 = MICRO_KINDS[micro_kind(problem.a, problem.b, problem.scale)].is_fp4
     step = 2 * MMA_K_BYTES if fp4 else MMA_K_BYTES
     a, b = (np.pad(x, ((0, 0), (0, -problem.k % step))) for x in (a, b))
     blocks = -(-a.shape[1] // size)

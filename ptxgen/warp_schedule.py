@@ -1,10 +1,11 @@
 """Warp schedules: which mma.sync one warp runs per k-tile, on which registers, and what they hold.
 
-Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k16 and m16n8k32" (shared/reference/ptx.md E2).
+Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k16 and m16n8k32".
 """
 
 from dataclasses import dataclass
 
+from ptxgen.warp_scales import ScaleOperand, WarpScales
 from ptxgen.warp_tiles import BLOCK_ROWS, Place, WarpTile
 
 BLOCK_REGISTERS = 4
@@ -27,6 +28,11 @@ class Block:
     """Number of the first of its four registers."""
 
     @property
+    def registers(self) -> tuple[str, ...]:
+        """Its registers in the order in which ldmatrix fills them."""
+        return tuple(f"{self.prefix}{self.first + i}" for i in range(BLOCK_REGISTERS))
+
+    @property
     def held(self) -> tuple[str, ...]:
         """The registers in the order of FRAGMENT_ORDER."""
         order = FRAGMENT_ORDER[self.prefix[1]]
@@ -42,6 +48,8 @@ class Mma:
     a: int
     b_prefix: str
     b: int
+    scales: tuple[ScaleOperand, ...] = ()
+    """Of A and of B, if it applies any."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +68,16 @@ def fragment_prefix(name: str, step: int) -> str:
     return f"%{name}_fragment{step % 2}_"
 
 
-def step(a: WarpTile, b: WarpTile, index: int) -> Step:
-    """k-step `index`; -1 is the step before the first, which only loads."""
+def step(a: WarpTile, b: WarpTile, index: int, scales: tuple[WarpScales, ...] = ()) -> Step:
+    """k-step `index`; -1 is the step before the first, which only loads.
+
+    scales: of A and of B, if MMAs apply any.
+    """
     return Step(
         index == a.num_steps - 1,
         _blocks(a, (index + 1) % a.num_steps),
         _blocks(b, (index + 1) % b.num_steps),
-        _mmas(a, b, index),
+        _mmas(a, b, index, scales),
     )
 
 
@@ -77,7 +88,7 @@ def _blocks(tile: WarpTile, index: int) -> tuple[Block, ...]:
     )
 
 
-def _mmas(a: WarpTile, b: WarpTile, index: int) -> tuple[Mma, ...]:
+def _mmas(a: WarpTile, b: WarpTile, index: int, scales: tuple[WarpScales, ...]) -> tuple[Mma, ...]:
     """Columns run to and fro, so that two MMAs in a row share an operand."""
     num_columns = 2 * b.num_blocks
     mmas = []
@@ -91,6 +102,10 @@ def _mmas(a: WarpTile, b: WarpTile, index: int) -> tuple[Mma, ...]:
                     BLOCK_REGISTERS * row,
                     fragment_prefix("b", index),
                     BLOCK_REGISTERS // 2 * column,
+                    tuple(
+                        x.operand_of(fragment, index)
+                        for x, fragment in zip(scales, (row, column), strict=False)
+                    ),
                 )
             )
     return tuple(mmas)

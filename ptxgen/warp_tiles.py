@@ -6,8 +6,10 @@ A thread's addresses are its own base with constants applied: `flip` is XORed in
 moves between chunks of a row), then `offset` is added (it moves between rows). This works because
 every swizzle here is linear over bits and each constant meets zero bits of the base.
 
-Source: PTX ISA 9.0, "ldmatrix" and "Matrix Fragments for mma.m16n8k16 and m16n8k32"
-(shared/reference/ptx.md E2, E3).
+Elements of 4 or 6 bits fill half or three quarters of a chunk, 16 of them, where ldmatrix is to
+unpack them to bytes.
+
+Source: PTX ISA 9.0, "ldmatrix" and "Matrix Fragments for mma.m16n8k16 and m16n8k32".
 """
 
 from dataclasses import dataclass
@@ -56,6 +58,8 @@ class Load:
     """Where it is held until the unit is stored."""
     offset: int
     """Bytes from the start of the unit."""
+    place_offset: int
+    """Bytes from the thread's flipped base in shared memory, if it goes there itself."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,12 @@ class WarpTile:
     """Threads that fill the tile."""
     warps: int
     """Warps side by side along the rows."""
+    packing: tuple[int, int] = (1, 1)
+    """K elements of the operand that fill so many bytes of global memory, where elements share
+    bytes: (2, 1) of 4 bits, (4, 3) of 6 bits. `dtype` is then a byte, and elements are bytes."""
+    slot_bytes: int = CHUNK_BYTES
+    """Bytes of global memory that fill one chunk: 8 or 12 where ldmatrix unpacks 16 elements of 4
+    or 6 bits to a byte each."""
 
     @property
     def transposed_bytes(self) -> bool:
@@ -94,9 +104,29 @@ class WarpTile:
         return not self.k_major and self.dtype.bytes == 1
 
     @property
+    def is_packed(self) -> bool:
+        """Whether elements of the operand share bytes."""
+        return self.packing != (1, 1)
+
+    @property
+    def packing_shift(self) -> int:
+        """log2 of the elements that share `packing[1]` bytes."""
+        return self.packing[0].bit_length() - 1
+
+    @property
+    def unpacks(self) -> str:
+        """How ldmatrix unpacks: its source format, or nothing."""
+        return {8: "b4x16_p64", 12: "b6x16_p32"}.get(self.slot_bytes, "")
+
+    @property
+    def shifts_codes(self) -> bool:
+        """Whether codes must move within their bytes: mma.sync wants e2m1 in bits 5:2."""
+        return self.unpacks == "b4x16_p64"
+
+    @property
     def inner(self) -> int:
         """Elements of the tile along the contiguous dimension."""
-        return self.k if self.k_major else self.rows
+        return self.pitch_bytes // CHUNK_BYTES * self.slot_bytes // self.dtype.bytes
 
     @property
     def outer(self) -> int:
@@ -106,6 +136,16 @@ class WarpTile:
     @property
     def pitch_bytes(self) -> int:
         """Bytes from one stored row to the next in shared memory."""
+        return (self.k if self.k_major else self.rows) * self.dtype.bytes
+
+    @property
+    def tile_step(self) -> int:
+        """K-major: elements of a row from one k-tile to the next. MN-major: rows."""
+        return self.inner if self.k_major else self.k
+
+    @property
+    def tile_step_bytes(self) -> int:
+        """K-major: bytes of a row from one k-tile to the next."""
         return self.inner * self.dtype.bytes
 
     @property
@@ -141,18 +181,23 @@ class WarpTile:
 
     @property
     def unit_bytes(self) -> int:
-        """Bytes that a thread writes to shared memory at once."""
-        return max(self.copy_bytes, WORD_BYTES)
+        """Bytes of shared memory that a thread fills: one copy, or a chunk that is unpacked."""
+        return CHUNK_BYTES if self.unpacks else max(self.copy_bytes, WORD_BYTES)
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of global memory that fill one unit."""
+        return self.slot_bytes if self.unpacks else self.unit_bytes
 
     @property
     def loads_per_unit(self) -> int:
         """Loads from global memory that make up one unit."""
-        return self.unit_bytes // self.copy_bytes
+        return self.source_bytes // self.copy_bytes
 
     @property
     def unit_elements(self) -> int:
         """Elements of one unit."""
-        return self.unit_bytes // self.dtype.bytes
+        return self.source_bytes // self.dtype.bytes
 
     @property
     def copy_elements(self) -> int:
@@ -195,6 +240,7 @@ class WarpTile:
                     part,
                     f"%{self.name}_held{i * self.loads_per_unit + part}",
                     part * self.copy_bytes,
+                    row * self.pitch_bytes + part * self.copy_bytes,
                 )
                 for part in range(self.loads_per_unit)
             )

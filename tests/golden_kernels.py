@@ -67,6 +67,11 @@ def golden_kernels() -> dict[str, Golden]:
             {**SMALL, "tile_k": 64, "warpgroups": 1, "tile_m": 64, "store": "global"},
         ),
         "gemm_mma": Golden("sm_80", {}, {"tile_m": 32, "tile_n": 32, "stages": 3}),
+        "gemm_mma_scaled": Golden(
+            "sm_120a",
+            {"a": "e2m1", "b": "e4m3", "scale": "mx32"},
+            {"tile_m": 32, "tile_n": 32, "warps_m": 2, "warps_n": 2, "stages": 3},
+        ),
         "gemm_sm100": Golden("sm_100a", FP8, {**SMALL, "cta_group": 1}),
         "gemm_sm100_pair": Golden(
             "sm_100a", {}, {**SMALL, "tile_k": 64, "cta_group": 2, "scheduler": "clc"}

@@ -34,6 +34,8 @@ LAYERS = (
         "operand_buffers",
         "warp_tiles",
         "warp_schedule",
+        "warp_scales",
+        "micro_kinds",
         "tmem",
         "tmem_chunks",
         "scale_tiles",

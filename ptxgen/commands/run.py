@@ -111,7 +111,7 @@ def open_device(name: str, exact: bool = False) -> Any:
 def _run_gemm(
     device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
 ) -> None:
-    from ptxgen.kernels import k_parts
+    from ptxgen.kernels import k_parts, unit_of
     from ptxgen.renderer import render
     from ptxgen.trial import digest, run_gemm
 
@@ -134,7 +134,7 @@ def _run_gemm(
             data=data,
             seed=seed,
             exact=exact,
-            unit=selection.kernel.UNIT,
+            unit=unit_of(config),
             k_parts=k_parts(config, selection.problem),
         )
     except (PtxError, EmulationError) as error:

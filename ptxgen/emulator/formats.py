@@ -203,16 +203,15 @@ def unpack_codes(packed: Bits8, bits: int) -> Bits8:
 def unpack_slot_codes(rows: Bits8, packed: str) -> Bits8:
     """One byte per element from 16-byte slots of 16 elements, as ldmatrix and tcgen05.cp unpack.
 
-    `packed`: b6x16_p32 (12 bytes, then 4 of padding; codes go to bits 5:0) or b4x16_p64 (8 bytes,
-    then 8; codes go to bits 5:2, where the f8f6f4 kinds want them). Shape (rows, 16 n) is kept.
+    `packed`: b6x16_p32 (12 bytes, then 4 of padding) or b4x16_p64 (8 bytes, then 8). Codes go to
+    the low bits. Shape (rows, 16 n) is kept.
     Raises: UnknownInstructionError.
     """
     bits = {"b6x16_p32": 6, "b4x16_p64": 4}.get(packed)
     if bits is None:
         raise UnknownInstructionError(f"no packed format {packed}")
     slots = np.ascontiguousarray(rows.reshape(-1, 16)[:, : 2 * bits])
-    codes = unpack_codes(slots, bits)
-    return np.asarray(codes << 2 if bits == 4 else codes, np.uint8).reshape(rows.shape)
+    return np.asarray(unpack_codes(slots, bits), np.uint8).reshape(rows.shape)
 
 
 def _decode(codes: NDArray[Any], fmt: Format) -> NDArray[np.float64]:

@@ -29,7 +29,8 @@ def ldmatrix(
     """The registers that ldmatrix loads.
 
     `addresses` holds one row address per lane, shape (32,); `shape` m8n8, m16n16 or m8n16; `count`
-    the .x number; `packed` b4x16_p64 or b6x16_p32 for the unpacking forms.
+    the .x number; `packed` b4x16_p64 or b6x16_p32 for the unpacking forms, which leave codes in the
+    low bits of their bytes (so CUTLASS, which shifts e2m1 for mma.sync; not run on hardware).
     Raises: OutOfBoundsError, MisalignedError, UnknownInstructionError.
     """
     num_rows = (16 if shape == "m16n16" else 8) * count

@@ -23,6 +23,8 @@ from ptxgen.ptx.module import Instruction, Operand, Register, Vector
 if TYPE_CHECKING:
     from ptxgen.emulator.fragment import Fragment
 
+_ROW_BYTES = {"b4x16_p64": 8, "b6x16_p32": 12}
+"""Bytes of a row of 16 that an unpacking form takes; the others are padding."""
 _SHAPES = ("m8n8", "m16n16", "m8n16", "m16n8")
 
 
@@ -128,7 +130,8 @@ def load_matrices(
     found = ldmatrix(target, inner, shape, count, transpose=transposed, packed=packed)
     if F.observer is not None:
         mask = (1 << num_rows) - 1
-        report(F, AccessKind.READ, where, owner, inner, 16, line, "weak", mask)
+        nbytes = _ROW_BYTES.get(packed, 16)
+        report(F, AccessKind.READ, where, owner, inner, nbytes, line, "weak", mask)
     return found
 
 

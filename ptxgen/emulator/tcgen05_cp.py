@@ -27,13 +27,15 @@ def copy_to_tmem(
     """tcgen05.cp in one CTA (cta_group::2: once in each, from its own shared memory).
 
     `multicast`: warpx2::02_13 or warpx2::01_23 for 64x128b, warpx4 for 32x128b, else empty.
-    `packed`: b6x16_p32 or b4x16_p64 unpacks 6- and 4-bit elements to one byte each.
+    `packed`: b6x16_p32 or b4x16_p64 unpacks 6- and 4-bit elements to one byte each, the latter to
+    bits 5:2, where the f8f6f4 kinds want them.
     Raises: OutOfBoundsError, EmulationError, UnknownInstructionError.
     """
     rows, nbytes = _shape(shape, multicast)
     raw = gather_operand(decode_sm100(descriptor), smem, rows, nbytes, 1, mn_major=False)
     if packed:
         raw = unpack_slot_codes(raw, packed)
+        raw = raw << 2 if packed == "b4x16_p64" else raw
     words = np.ascontiguousarray(raw).view(np.uint32)
     for source, cells in _targets(shape, multicast, address, tmem):
         tmem.cells.reshape(-1)[cells] = words[source]

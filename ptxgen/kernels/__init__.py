@@ -88,6 +88,11 @@ def kernel_of(config: Any) -> ModuleType:
     raise ConfigError(f"config must be one of {names}, got {type(config).__name__}")
 
 
+def unit_of(config: Any) -> str:
+    """The Tensor Core's instruction, as ptxgen.verification models its sums."""
+    return str(getattr(config, "unit", kernel_of(config).UNIT))
+
+
 def target_fields(kernel: ModuleType, arch: str) -> dict[str, str]:
     """Fields of the kernel's Config that `arch` decides."""
     return {"target": arch} if len(kernel.TARGETS) > 1 else {}

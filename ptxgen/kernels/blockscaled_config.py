@@ -6,13 +6,12 @@ from typing import ClassVar
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import OperandTile, align_up
-from ptxgen.problem import MICRO_SCALES
+from ptxgen.micro_kinds import MICRO_KINDS, check_micro_kind
 from ptxgen.scale_tiles import ATOM_ROWS, ATOM_SCALES, ScaleTile, num_atoms
 from ptxgen.tcgen05_config import Tcgen05Config
 from ptxgen.tmem import TMEM_COLUMNS
 
 NAME = "gemm_sm100_blockscaled"
-KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 TILE_K_BYTES = 128
 """Shared memory that one row of a k-tile takes: one row of the widest swizzle."""
 TILE_N_STEP = 64
@@ -42,7 +41,7 @@ class Config(Tcgen05Config):
     @property
     def is_fp4(self) -> bool:
         """Whether the kind takes two e2m1 from a byte; mxf8f6f4 wants each in a byte of its own."""
-        return self.kind != "mxf8f6f4"
+        return MICRO_KINDS[self.kind].is_fp4
 
     def _operand_tile(self, operand: str, extent: int, slices: int) -> OperandTile:
         """A tile, in bytes along K if the kind is fp4."""
@@ -57,12 +56,12 @@ class Config(Tcgen05Config):
     @property
     def mma_k(self) -> int:
         """K of one MMA, in elements."""
-        return 64 if self.is_fp4 else 32
+        return MICRO_KINDS[self.kind].mma_k
 
     @property
     def scales_per_mma(self) -> int:
         """Scales along K of one MMA: 1, 2 or 4."""
-        return max(1, self.mma_k // MICRO_SCALES[self.scale][0])
+        return MICRO_KINDS[self.kind].scales_per_mma(self.scale)
 
     @property
     def atoms(self) -> int:
@@ -144,21 +143,8 @@ def check_kind(config: Config) -> None:
     """Formats, scales and layouts that the kind has.
 
     Raises: ConfigError.
-    Source: shared/reference/ptx.md D3, D10.
     """
-    if config.kind not in KINDS:
-        raise ConfigError(f"kind={config.kind!r} must be one of {', '.join(KINDS)}")
-    scales = {"mxf8f6f4": ("mx32", "mx128"), "mxf4": ("mx32",), "mxf4nvf4": ("mx32", "nv16")}
-    if config.scale not in scales[config.kind]:
-        raise ConfigError(
-            f"kind={config.kind} has no scale={config.scale}; must be "
-            f"{' or '.join(scales[config.kind])}"
-        )
-    if config.is_fp4 and (config.a, config.b) != ("e2m1", "e2m1"):
-        raise ConfigError(
-            f"kind={config.kind} multiplies e2m1 with e2m1, got {config.a} with {config.b}; try "
-            "kind=mxf8f6f4"
-        )
+    check_micro_kind(config.kind, config.a, config.b, config.scale)
     if config.swizzle_bytes != TILE_K_BYTES:
         raise ConfigError(
             f"swizzle={config.swizzle_bytes or 'none'} must be {TILE_K_BYTES}: a k-tile is one row "

@@ -5,6 +5,10 @@ of any alignment, transposed FP8, GPUs without wgmma. Every warp copies its shar
 (cp.async of 16, 8 or 4 bytes, or single elements through registers) into a ring of stages and runs
 mma.sync on fragments that ldmatrix reads. One CTA computes one tile of D.
 
+On sm_120a it also multiplies formats below 8 bits, which ldmatrix unpacks (the fp4 kinds take them
+packed), and MMAs apply the scales of mx32, mx128 and nv16 themselves. No such GPU was at hand: for
+sm_120a the kernel assembles and emulates.
+
 Accumulation. fast: the accumulator of mma.sync over all of K. promoted: FP32 registers take
 partial sums of 128 of K. bf16 and f16 on sm_90: an mma.sync adds 16 products and the accumulator
 as one sum, aligned to the largest term, 25 fraction bits, truncated. FP8 on sm_90 (and sm_100,
@@ -12,8 +16,8 @@ sm_103) has no instruction of its own: ptxas turns m16n8k32 into conversions to 
 f16 MMAs from zero (first the k with k % 4 in {0, 1}, then those with k % 4 in {2, 3}; 25 bits,
 truncated), whose sum is added to the accumulator in FP32, rounded to nearest even; another ptxas
 may do otherwise. sm_80 sums 16-bit products with 24 bits and splits K; sm_89 sums FP8 products
-with 13 bits and splits K. Source: shared/reference/ptx.md A8, measured on an H200; other GPUs
-after MMA-Sim.
+with 13 bits and splits K; sm_120 sums the f8f6f4 kinds with 25 bits, and groups of 16 of the fp4
+kinds exactly. Measured on an H200; other GPUs after MMA-Sim (arXiv 2511.10909).
 """
 
 from ptxgen.arch import arch
@@ -33,9 +37,11 @@ from ptxgen.kernels.gemm_mma_config import (
 )
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
+from ptxgen.micro_kinds import MICRO_KINDS
 from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
 from ptxgen.plans import Plan
-from ptxgen.problem import FP8, PROMOTION_K, Gemm
+from ptxgen.problem import FP8, MICRO_SCALES, PROMOTION_K, Gemm
+from ptxgen.scale_tiles import ATOM_SCALES, num_atoms
 from ptxgen.warp_schedule import (
     BLOCK_REGISTERS,
     DBlock,
@@ -53,7 +59,8 @@ FP8_VERSION = "8.4"
 """First `.version` with FP8 in mma.sync."""
 ACCUMULATIONS = {"fast": "accumulation_mma_fast", "promoted": "accumulation_mma_promoted"}
 UNIT = "mma"
-"""The tensor core's instruction, as ptxgen.verification models it."""
+"""The tensor core's instruction on sm_90, as ptxgen.verification models it; a config has its
+own."""
 
 
 def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
@@ -81,8 +88,9 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "fragments_a": _fragments_part(config.a_tile),
             "fragments_b": _fragments_part(config.b_tile),
             "mainloop": "mainloop_mma",
+            "multiply": "multiply_mma_scaled" if config.scale_tiles else "multiply_mma_plain",
             "accumulation": ACCUMULATIONS[config.accumulate],
-            "scale": "scale_mma_rowcol" if config.scale == "rowcol" else f"scale_{config.scale}",
+            "scale": _scale_part(config),
             "epilogue": (
                 "epilogue_mma_elements"
                 if config.d_store_bytes == dtype(config.d).bytes
@@ -114,11 +122,19 @@ def _version(config: Config) -> str:
     return max(needed, key=lambda v: tuple(map(int, v.split("."))))
 
 
+def _scale_part(config: Config) -> str:
+    """What the epilogue applies: alpha alone where MMAs have applied the scales."""
+    parts = {"rowcol": "scale_mma_rowcol", "tensor": "scale_tensor"}
+    return parts.get(config.scale, "scale_none")
+
+
 def _copy_part(tile: WarpTile) -> str:
     return "copy_mma_async" if tile.copy_bytes in ASYNC_COPY_BYTES else "copy_mma_elements"
 
 
 def _fragments_part(tile: WarpTile) -> str:
+    if tile.unpacks:
+        return "fragments_mma_unpacked"
     if tile.k_major:
         return "fragments_mma_rows"
     return "fragments_mma_bytes" if tile.transposed_bytes else "fragments_mma_transposed"
@@ -131,6 +147,9 @@ def _smem_map(config: Config) -> tuple[SmemRegion, ...]:
         offset = stage * config.stage_bytes
         regions.append(SmemRegion(f"a[{stage}]", offset, a.nbytes, "A tile"))
         regions.append(SmemRegion(f"b[{stage}]", offset + a.nbytes, b.nbytes, "B tile"))
+        for x in config.scale_tiles:
+            what = f"scales of {x.operand.upper()}"
+            regions.append(SmemRegion(f"{x.name}[{stage}]", offset + x.offset, x.nbytes, what))
     return tuple(regions)
 
 
@@ -139,7 +158,7 @@ def _launch(problem: Gemm, config: Config) -> Launch:
     num_n_tiles = -(-problem.n // config.tile_n)
     params = []
     for operand in ("a", "b", "d"):
-        stride_bytes = problem.stride(operand) * dtype(getattr(problem, operand)).bytes
+        stride_bytes = dtype(getattr(problem, operand)).packed_bytes(problem.stride(operand))
         if getattr(problem, f"{operand}_shape")[0] <= 1:
             stride_bytes = 0  # a single row has none that its copies must be aligned to
         params.append(Param(f"{operand}_pointer", "pointer", operand))
@@ -147,6 +166,9 @@ def _launch(problem: Gemm, config: Config) -> Launch:
     if config.scale != "none":
         params.append(Param("scale_a", "pointer", "scale_a"))
         params.append(Param("scale_b", "pointer", "scale_b"))
+    if config.scale in MICRO_SCALES:
+        atoms = num_atoms(problem.scale_a_shape[1], ATOM_SCALES)
+        params.append(Param("num_scale_atoms", "u32", atoms))
     params += [
         Param("m", "u32", problem.m),
         Param("n", "u32", problem.n),
@@ -171,7 +193,7 @@ def _launch(problem: Gemm, config: Config) -> Launch:
 def _fields(config: Config) -> dict[str, object]:
     a, b = config.a_tile, config.b_tile
     d = dtype(config.d)
-    mma_k = STEP_BYTES // a.dtype.bytes
+    scales = config.scale_tiles
     return {
         "config": config,
         "a": a,
@@ -185,7 +207,7 @@ def _fields(config: Config) -> dict[str, object]:
         "pending_groups": config.stages - 2,
         "param_types": {
             name: "f32" if name == "alpha" else "u64" if name in _WIDE_PARAMS else "u32"
-            for name in ("m", "n", "k", *_TILE_PARAMS, "alpha", *_WIDE_PARAMS)
+            for name in ("m", "n", "k", *_TILE_PARAMS, "num_scale_atoms", "alpha", *_WIDE_PARAMS)
         },
         "warp_m_mask": config.warps_m - 1,
         "warp_n_shift": config.warps_m.bit_length() - 1,
@@ -197,7 +219,13 @@ def _fields(config: Config) -> dict[str, object]:
             }
             for i in range(config.warps_m * config.warps_n)
         ],
-        "mma": f"m16n8k{mma_k}.row.col.f32.{config.a}.{config.b}.f32",
+        "mma": _mma_shape(config),
+        "scales": scales,
+        "scale_words": scales[0].words if scales else 0,
+        "repeats_scales": bool(scales) and scales[0].repeated,
+        "starts": {"a": "%m_start", "b": "%n_start"},
+        "extents": {"a": "%m", "b": "%n"},
+        "warp_of": {"a": "%warp_m", "b": "%warp_n"},
         "num_registers": config.num_registers,
         "register_indices": list(range(config.num_registers)),
         "promotion_tiles": PROMOTION_K // config.tile_k,
@@ -207,7 +235,7 @@ def _fields(config: Config) -> dict[str, object]:
             for half in range(2)
         ],
         "first_step": step(a, b, -1),
-        "steps": [step(a, b, index) for index in range(a.num_steps)],
+        "steps": [step(a, b, index, scales) for index in range(a.num_steps)],
         "lanes": lane_map(a, b),
         "blocks": [
             {"row": block.row, "groups": _groups(block, config)} for block in d_blocks(a, b)
@@ -218,6 +246,19 @@ def _fields(config: Config) -> dict[str, object]:
         "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
         "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
     }
+
+
+def _mma_shape(config: Config) -> str:
+    """What follows mma.sync.aligned."""
+    types = f"f32.{config.a}.{config.b}.f32"
+    if config.scale not in MICRO_SCALES:
+        mma_k = STEP_BYTES // dtype(config.a).bytes
+        kind = f".kind::{config.kind}" if config.kind else ""
+        return f"m16n8k{mma_k}.row.col{kind}.{types}"
+    known = MICRO_KINDS[config.kind]
+    vector = f"block_scale.scale_vec::{known.scales_per_mma(config.scale)}X"
+    scale_type = MICRO_SCALES[config.scale][1]
+    return f"m16n8k{known.mma_k}.row.col.kind::{config.kind}.{vector}.{types}.{scale_type}"
 
 
 _TILE_PARAMS = ("num_k_tiles", "num_m_tiles", "num_n_tiles", "num_tiles", "raster_m_tiles")

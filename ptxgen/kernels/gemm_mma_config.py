@@ -8,9 +8,13 @@ from ptxgen.config_rules import check_smem, check_values, first_legal, with_refu
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_known, static_fields
-from ptxgen.problem import FP8, Gemm
+from ptxgen.layout import align_up
+from ptxgen.micro_kinds import MICRO_KINDS, check_micro_kind, micro_kind
+from ptxgen.problem import FP8, MICRO_SCALES, NARROW_FLOATS, Gemm
+from ptxgen.scale_tiles import ATOM_SCALES
+from ptxgen.warp_scales import WarpScales
 from ptxgen.warp_schedule import BLOCK_REGISTERS
-from ptxgen.warp_tiles import ASYNC_COPY_BYTES, BLOCK_ROWS, WarpTile
+from ptxgen.warp_tiles import ASYNC_COPY_BYTES, BANKS_BYTES, BLOCK_ROWS, CHUNK_BYTES, WarpTile
 
 NAME = "gemm_mma"
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
@@ -40,9 +44,15 @@ MAX_PASSES = 16
 NATIVE_FP8 = ("sm_89", "sm_120a")
 """Targets whose tensor cores take FP8 in mma.sync; others convert to f16."""
 TILE_K_BYTES = (64, 128)
-OPERANDS = ("bf16", "f16", *FP8)
+OPERANDS = ("bf16", "f16", *NARROW_FLOATS)
 OUTPUTS = ("bf16", "f16", "f32")
 SCALES = ("none", "tensor", "rowcol")
+MICRO_TARGETS = ("sm_120a",)
+"""Targets whose mma.sync has formats below 8 bits and block scales."""
+SMALLER_KIND = "f8f6f4"
+"""The kind that multiplies formats below 8 bits without scales."""
+PACKINGS = {8: (1, 1), 6: (4, 3), 4: (2, 1)}
+"""Bits of an element -> how many share how many bytes."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,9 @@ class Config:
     """Bytes of one store of D: one element, or two where base and stride are multiples of that."""
     ctas_per_sm: int = 1
     """CTAs that an SM must hold at once: bounds the registers of a thread."""
+    kind: str = ""
+    """The MMA's kind: mxf8f6f4, mxf4 or mxf4nvf4 where it applies scales, f8f6f4 for formats below
+    8 bits without; else none."""
 
     def __str__(self) -> str:
         return "_".join(
@@ -81,9 +94,14 @@ class Config:
                 f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}",
                 f"w{self.warps_m}x{self.warps_n}",
                 f"copy{self.a_copy_bytes}x{self.b_copy_bytes}", f"store{self.d_store_bytes}",
-                f"o{self.ctas_per_sm}",
+                f"o{self.ctas_per_sm}", *((self.kind,) if self.kind else ()),
             )
         )  # fmt: skip
+
+    @property
+    def unit(self) -> str:
+        """The Tensor Core's instruction, as ptxgen.verification models it."""
+        return "mma_native" if self.target in NATIVE_FP8 else "mma"
 
     @property
     def threads(self) -> int:
@@ -113,23 +131,53 @@ class Config:
     @property
     def a_tile(self) -> WarpTile:
         """A's tile in shared memory."""
-        return WarpTile(
-            "a", dtype(self.a), self.layout[0] == "n", self.tile_m, self.tile_k, self.a_copy_bytes,
-            self.threads, self.warps_m,
-        )  # fmt: skip
+        return self._tile("a", self.layout[0] == "n", self.tile_m, self.a_copy_bytes, self.warps_m)
 
     @property
     def b_tile(self) -> WarpTile:
         """B's tile in shared memory."""
-        return WarpTile(
-            "b", dtype(self.b), self.layout[1] == "t", self.tile_n, self.tile_k, self.b_copy_bytes,
-            self.threads, self.warps_n,
+        return self._tile("b", self.layout[1] == "t", self.tile_n, self.b_copy_bytes, self.warps_n)
+
+    def _tile(self, name: str, k_major: bool, rows: int, copy_bytes: int, warps: int) -> WarpTile:
+        kind = dtype(getattr(self, name))
+        tile = WarpTile(
+            name, kind, k_major, rows, self.tile_k, copy_bytes, self.threads, warps,
+            PACKINGS.get(kind.bits, (1, 1)),
         )  # fmt: skip
+        if self.is_fp4:
+            return replace(tile, dtype=dtype("u8"), k=self.tile_k // 2)
+        if kind.is_packed:
+            return replace(tile, dtype=dtype("u8"), slot_bytes=CHUNK_BYTES * kind.bits // 8)
+        return tile
+
+    @property
+    def is_fp4(self) -> bool:
+        """Whether the MMA takes two e2m1 from a byte."""
+        return self.kind in MICRO_KINDS and MICRO_KINDS[self.kind].is_fp4
+
+    @property
+    def scale_tiles(self) -> tuple[WarpScales, ...]:
+        """Scales of A and B that MMAs apply; none with the scales that the epilogue applies."""
+        if self.scale not in MICRO_SCALES:
+            return ()
+        size = MICRO_SCALES[self.scale][0]
+        place, found = self.a_tile.nbytes + self.b_tile.nbytes, []
+        for tile in (self.a_tile, self.b_tile):
+            found.append(
+                WarpScales(
+                    f"sf{tile.name}", tile.name, tile.rows, tile.warp_rows, self.threads,
+                    max(1, self.tile_k // (size * ATOM_SCALES)),
+                    MICRO_KINDS[self.kind].scales_per_mma(self.scale), size == self.tile_k, place,
+                )
+            )  # fmt: skip
+            place += found[-1].nbytes
+        return tuple(found)
 
     @property
     def stage_bytes(self) -> int:
         """Shared memory of one stage."""
-        return self.a_tile.nbytes + self.b_tile.nbytes
+        scales = sum(x.nbytes for x in self.scale_tiles)
+        return self.a_tile.nbytes + self.b_tile.nbytes + align_up(scales, BANKS_BYTES)
 
     @property
     def smem_bytes(self) -> int:
@@ -151,19 +199,20 @@ class Config:
 
         Raises: ConfigError with rule, value, limit and what to try.
         """
-        element_bytes = {name: dtype(getattr(self, name)).bytes for name in ("a", "b", "d")}
+        self.check_kind()
+        d_bytes = dtype(self.d).bytes
         tiles = tuple(1 << i for i in range(4, 9))
         allowed: dict[str, Collection[object]] = {
             "target": TARGETS,
             "tile_m": tiles,
             "tile_n": tiles,
-            "tile_k": tuple(b // element_bytes["a"] for b in TILE_K_BYTES),
+            "tile_k": self.k_tiles,
             "stages": tuple(range(MIN_STAGES, MAX_STAGES + 1)),
             "warps_m": (1, 2, 4, 8),
             "warps_n": (1, 2, 4, 8),
-            "a_copy_bytes": tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["a"]),
-            "b_copy_bytes": tuple(c for c in (16, 8, 4, 2, 1) if c >= element_bytes["b"]),
-            "d_store_bytes": (element_bytes["d"], 2 * element_bytes["d"]),
+            "a_copy_bytes": copy_sizes(self.a, self.is_fp4),
+            "b_copy_bytes": copy_sizes(self.b, self.is_fp4),
+            "d_store_bytes": (d_bytes, 2 * d_bytes),
             "ctas_per_sm": (1, 2, 3, 4),
         }
         check_values(self, allowed)
@@ -176,6 +225,35 @@ class Config:
         self._check_copies()
         self._check_registers()
         check_smem(self, self.target, MIN_STAGES)
+
+    @property
+    def k_tiles(self) -> tuple[int, ...]:
+        """Legal tile_k: whole rows of a tile, and whole words of scales."""
+        if self.is_fp4:
+            return tuple(2 * b for b in TILE_K_BYTES)
+        if self.scale in MICRO_SCALES:
+            return (ATOM_SCALES * MICRO_SCALES["mx32"][0],)
+        return tuple(b // dtype(self.a).bytes for b in TILE_K_BYTES)
+
+    def check_kind(self) -> None:
+        """Refuse kinds, formats and scales that the target or the MMA lacks.
+
+        Raises: ConfigError.
+        """
+        if self.scale in MICRO_SCALES:
+            check_micro_kind(self.kind, self.a, self.b, self.scale)
+        elif self.kind != mma_kind(self.a, self.b, self.scale):
+            needed = mma_kind(self.a, self.b, self.scale)
+            raise ConfigError(
+                f"kind={self.kind or 'none'} must be {needed or 'none'} for {self.a} x {self.b} "
+                f"with scale={self.scale}"
+            )
+        if self.kind and self.target not in MICRO_TARGETS:
+            raise ConfigError(
+                f"{self.a} x {self.b} with scale={self.scale} on {self.target}: mma.sync has "
+                f"kind::{self.kind} on {', '.join(MICRO_TARGETS)} only; try arch=sm_100a, where "
+                f"tcgen05 has it, or bf16, f16 or FP8 with scale {', '.join(SCALES)}"
+            )
 
     def _check_warps(self) -> None:
         if self.warps_m * self.warps_n > 8:
@@ -217,6 +295,7 @@ class Config:
         sets = 2 if self.accumulate == "promoted" else 1
         held = sum(t.held_registers for t in (a, b) if t.copy_bytes not in ASYNC_COPY_BYTES)
         fragments = 2 * BLOCK_REGISTERS * (a.num_blocks + b.num_blocks)
+        fragments += 2 * sum(x.num_registers + x.num_passes for x in self.scale_tiles)
         emulated = self.a in FP8 and self.target not in NATIVE_FP8
         overhead = EMULATED_STEP_REGISTERS * a.num_steps if emulated else OVERHEAD_REGISTERS
         if emulated and held:
@@ -240,6 +319,22 @@ def _capability(target: str) -> int:
     return int("".join(c for c in target if c.isdigit()))
 
 
+def mma_kind(a: str, b: str, scale: str) -> str:
+    """The MMA's kind that formats and scales call for; none where mma.sync has them without."""
+    if scale in MICRO_SCALES:
+        return micro_kind(a, b, scale)
+    return SMALLER_KIND if dtype(a).is_packed or dtype(b).is_packed else ""
+
+
+def copy_sizes(name: str, is_fp4: bool) -> tuple[int, ...]:
+    """Legal bytes of one load of an operand of dtype `name`: what is unpacked comes by cp.async, in
+    parts that 16 elements are made of."""
+    kind = dtype(name)
+    if kind.is_packed and not is_fp4:
+        return {6: (4,), 4: (8, 4)}[kind.bits]
+    return tuple(c for c in (16, 8, 4, 2, 1) if c >= kind.bytes)
+
+
 def check_operands(problem: Gemm) -> None:
     """Refuse what mma.sync does not multiply or this kernel does not scale.
 
@@ -250,24 +345,55 @@ def check_operands(problem: Gemm) -> None:
             f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
             f"a={problem.a}, b={problem.b}, d={problem.d}"
         )
-    if problem.scale not in SCALES:
+    if problem.scale not in (*SCALES, *MICRO_SCALES):
         raise ConfigError(
             f"{NAME} has scale {', '.join(SCALES)}, got {problem.scale}; try arch=sm_90a with FP8 "
             "operands that TMA can address (base and row stride multiples of 16 bytes, layout nt)"
         )
+    if problem.scale in MICRO_SCALES and problem.accumulate != "fast":
+        raise ConfigError(
+            f"accumulate={problem.accumulate} must be fast: the Tensor Core scales every block "
+            "itself, so there is nothing to promote"
+        )
+    for operand, k_major in (("a", problem.layout[0] == "n"), ("b", problem.layout[1] == "t")):
+        kind = dtype(getattr(problem, operand))
+        if not k_major and (kind.is_packed or problem.scale in MICRO_SCALES):
+            raise ConfigError(
+                f"layout={problem.layout}: {operand.upper()} of {kind} with scale={problem.scale} "
+                "must be K-major, as mma.sync takes it; try layout=nt"
+            )
+        if kind.is_packed:
+            _check_whole_bytes(problem, operand)
+
+
+def _check_whole_bytes(problem: Gemm, operand: str) -> None:
+    """Refuse rows of formats below 8 bits that do not begin and end at whole bytes."""
+    kind = dtype(getattr(problem, operand))
+    step = PACKINGS[kind.bits][0]
+    sizes = {"k": problem.k}
+    if getattr(problem, f"{operand}_shape")[0] > 1:
+        sizes["row stride"] = problem.stride(operand)
+    for name, value in sizes.items():
+        if value % step:
+            raise ConfigError(
+                f"{operand.upper()} of {kind}, {step} elements of which share bytes, has a {name} "
+                f"of {value}; must be a multiple of {step}; try both operands with zeros appended "
+                f"up to k={align_up(problem.k, step)}"
+            )
 
 
 def widest_access(problem: Gemm, operand: str) -> int:
     """Bytes of the widest access, 1 to 16, at which every row of operand a, b or d starts."""
     rows, columns = getattr(problem, f"{operand}_shape")
-    element_bytes = dtype(getattr(problem, operand)).bytes
+    kind = dtype(getattr(problem, operand))
+    element_bytes = kind.bytes
     steps = [getattr(problem, f"{operand}_alignment")]
     if rows > 1:
-        steps.append(problem.stride(operand) * element_bytes)
+        steps.append(kind.packed_bytes(problem.stride(operand)))
     widest = next(c for c in (16, 8, 4, 2, 1) if all(step % c == 0 for step in steps))
     if operand != "d" and element_bytes < widest < min(ASYNC_COPY_BYTES):
         # Loads through registers are whole, so the last one of a row must not pass its end.
-        return widest if columns * element_bytes % widest == 0 else element_bytes
+        return widest if kind.packed_bytes(columns) % widest == 0 else element_bytes
     return widest
 
 
@@ -279,13 +405,20 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     check_operands(problem)
     check_known(NAME, Config, chosen)
     values: dict[str, int | str] = dict(static_fields(problem, Config))
-    values["a_copy_bytes"] = widest_access(problem, "a")
-    values["b_copy_bytes"] = widest_access(problem, "b")
+    values["kind"] = chosen.get("kind") or mma_kind(problem.a, problem.b, problem.scale)
+    for operand in ("a", "b"):
+        is_fp4 = str(values["kind"]) in ("mxf4", "mxf4nvf4")
+        sizes = copy_sizes(getattr(problem, operand), is_fp4)
+        widest = widest_access(problem, operand)
+        # rows that nothing fits are refused by plan, which says why
+        values[f"{operand}_copy_bytes"] = next((c for c in sizes if c <= widest), sizes[-1])
     d_bytes = dtype(problem.d).bytes
     values["d_store_bytes"] = min(2 * d_bytes, max(d_bytes, widest_access(problem, "d")))
+    first = Config(**{**values, **chosen})  # type: ignore[arg-type]
+    first.check_kind()
 
     def candidates() -> Iterator[Config]:
-        for tile in _default_tiles(problem, chosen):
+        for tile in _default_tiles(problem, chosen, first.k_tiles):
             config = Config(**{**values, **tile, **chosen})  # type: ignore[arg-type]
             if "stages" not in chosen and config.target in TARGETS and config.stage_bytes:
                 wanted = max(4, min(MAX_STAGES, RING_BYTES // config.stage_bytes))
@@ -296,9 +429,10 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     return first_legal(candidates())
 
 
-def _default_tiles(problem: Gemm, chosen: dict[str, int | str]) -> Iterator[dict[str, int | str]]:
+def _default_tiles(
+    problem: Gemm, chosen: dict[str, int | str], k_tiles: tuple[int, ...]
+) -> Iterator[dict[str, int | str]]:
     """Tiles and warps, the best first: no larger than the problem, small enough for all SMs."""
-    element_bytes = dtype(problem.a).bytes
     tile_m, tile_n = (
         next((t for t in (16, 32, 64) if size <= t), 128) for size in (problem.m, problem.n)
     )
@@ -309,13 +443,13 @@ def _default_tiles(problem: Gemm, chosen: dict[str, int | str]) -> Iterator[dict
             int(chosen.get(name, tile)) for name, tile in (("tile_m", tile_m), ("tile_n", tile_n))
         )
         deep = min(rows, columns) < 32
-        for k_bytes in TILE_K_BYTES[::-1] if deep else TILE_K_BYTES[:1]:
+        for tile_k in k_tiles[::-1] if deep else k_tiles[:1]:
             for num_warps in (4, 8):
                 warps_m, warps_n = _warps(rows, columns, num_warps)
                 yield {
                     "tile_m": tile_m,
                     "tile_n": tile_n,
-                    "tile_k": k_bytes // element_bytes,
+                    "tile_k": tile_k,
                     "warps_m": warps_m,
                     "warps_n": warps_n,
                 }
@@ -346,14 +480,13 @@ def _num_tiles(problem: Gemm, tile_m: int, tile_n: int) -> int:
 def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
     base = default_config(problem, target=target)
-    element_bytes = dtype(problem.a).bytes
     for tile_m in (16, 32, 64, 128, 256):
         for tile_n in (16, 32, 64, 128, 256):
-            for k_bytes in TILE_K_BYTES:
+            for tile_k in base.k_tiles:
                 for warps_m, warps_n in ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2)):
                     for stages in (3, 4, 6):
                         config = replace(
-                            base, tile_m=tile_m, tile_n=tile_n, tile_k=k_bytes // element_bytes,
+                            base, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k,
                             warps_m=warps_m, warps_n=warps_n, stages=stages,
                         )  # fmt: skip
                         yield with_refusal(config)

@@ -27,6 +27,7 @@ from ptxgen.kernels.blockscaled_config import (
     fitting_columns,
 )
 from ptxgen.launch import Param, TensorMap
+from ptxgen.micro_kinds import micro_kind
 from ptxgen.operand_maps import (
     byte_map,
     check_byte_operand,
@@ -108,8 +109,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values: dict[str, int | str] = dict(static_fields(problem, Config))
     swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
     values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
-    fp4 = (problem.a, problem.b) == ("e2m1", "e2m1") and problem.scale != "mx128"
-    values["kind"] = "mxf8f6f4" if not fp4 else "mxf4nvf4" if problem.scale == "nv16" else "mxf4"
+    values["kind"] = micro_kind(problem.a, problem.b, problem.scale)
     values.update(chosen)
     values.setdefault("tile_k", TILE_K_BYTES * (1 if values["kind"] == "mxf8f6f4" else 2))
     fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(chosen)
