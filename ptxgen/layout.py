@@ -177,10 +177,6 @@ class FragmentStore:
 
     groups: tuple[int, ...]
     """Groups of 8 columns of the tile that it stores: two (x4), or one (x2, or f32)."""
-    box_offset: int
-    """Bytes from the start of the staging buffer to the box."""
-    second_offset: int
-    """The same for the lane's second row, 8 below (st.shared only)."""
     chunk_xor: int
     """Byte offset of the first 16-byte chunk inside a box row, to XOR with the lane's own."""
 
@@ -191,28 +187,31 @@ class FragmentStore:
 
 
 @dataclass(frozen=True)
-class DBox:
-    """One TMA store box of a D chunk."""
+class DMap:
+    """A tensor map that stores D: its boxes are so many columns wide."""
 
-    smem_offset: int
-    column_offset: int
-    """Columns from the first column of the tile."""
+    name: str
+    """Of the kernel's parameter; the register that holds its address has the same."""
+    columns: int
 
 
 @dataclass(frozen=True)
 class DChunk:
-    """The part of a block of rows of D that one staging buffer holds."""
+    """The part of a block of rows of D that one staging buffer holds, and one TMA store writes."""
 
     stores: tuple[FragmentStore, ...]
-    boxes: tuple[DBox, ...]
+    map: DMap
+    column_offset: int
+    """Columns from the first column of the tile."""
 
 
 @dataclass(frozen=True)
 class DStaging:
     """How a warpgroup, or a warp, takes rows of D through shared memory to TMA stores.
 
-    The box is as wide as the widest swizzle that divides the tile's row; a staging buffer holds as
-    many boxes as make 128 bytes of each row.
+    A chunk is 128 bytes of each row, with the 128B swizzle; the last one of a tile may be narrower,
+    and has a tensor map of its own, since TMA takes as long for a row of 16 bytes as for one of
+    128 (measured on an H200). Its rows lie 128 bytes apart, too.
     """
 
     dtype: Dtype
@@ -220,75 +219,63 @@ class DStaging:
     rows: int = MMA_M
     """Rows of one box: 64 for a warpgroup of wgmma, 32 or 16 for a warp of tcgen05."""
 
-    BUFFER_BYTES = MMA_M * 128
-    """One staging buffer: 64 rows of 128 bytes."""
+    PITCH_BYTES = 128
+    """From one row of a staging buffer to the next."""
+    BUFFER_BYTES = MMA_M * PITCH_BYTES
+    """One staging buffer of a warpgroup."""
     NUM_BUFFERS = 2
     """Buffers of one warpgroup: one is filled while the other is stored."""
-
-    @property
-    def buffer_bytes(self) -> int:
-        """One staging buffer: 128 bytes of each row."""
-        return self.rows * 128
-
-    @property
-    def box_bytes(self) -> int:
-        """Width of a box in bytes: 128, 64, 32 or 16 (not swizzled)."""
-        return next(w for w in (128, 64, 32, 16) if self.tile_n * self.dtype.bytes % w == 0)
-
-    @property
-    def box(self) -> tuple[int, int]:
-        """TMA box in elements, columns first."""
-        return self.box_bytes // self.dtype.bytes, self.rows
+    ROW_MASK = PITCH_BYTES // CHUNK_BYTES - 1
+    """Row bits that are XORed into the index of a 16-byte chunk."""
 
     @property
     def swizzle(self) -> str:
-        """Swizzle of the tensor map of D."""
-        return {128: "128B", 64: "64B", 32: "32B", 16: "none"}[self.box_bytes]
+        """Swizzle of the tensor maps of D."""
+        return f"{self.PITCH_BYTES}B"
 
     @property
-    def row_shift(self) -> int:
-        """Row bits that are dropped before they are XORed into the chunk index."""
-        return {128: 0, 64: 1, 32: 2, 16: 0}[self.box_bytes]
+    def buffer_bytes(self) -> int:
+        """One staging buffer."""
+        return self.rows * self.PITCH_BYTES
 
     @property
-    def row_mask(self) -> int:
-        """Row bits (after the shift) that are XORed into the chunk index."""
-        return self.box_bytes // CHUNK_BYTES - 1
+    def second_row_bytes(self) -> int:
+        """From a lane's first row of the accumulator fragment to its second one."""
+        return CORE_ROWS * self.PITCH_BYTES
+
+    @property
+    def maps(self) -> tuple[DMap, ...]:
+        """The tensor maps: of whole chunks, and of what is left of the tile's columns."""
+        whole = min(self.tile_n, self.PITCH_BYTES // self.dtype.bytes)
+        tail = self.tile_n % whole
+        return (DMap("d_map", whole), *([DMap("d_tail_map", tail)] if tail else []))
+
+    def box(self, d_map: DMap) -> tuple[int, int]:
+        """TMA box in elements, columns first."""
+        return d_map.columns, self.rows
 
     @property
     def chunks(self) -> tuple[DChunk, ...]:
         """The chunks of one block of rows, left to right."""
-        columns_per_box = self.box[0]
-        boxes_per_chunk = 128 // self.box_bytes
-        num_boxes = self.tile_n // columns_per_box
-        chunks = []
-        for first in range(0, num_boxes, boxes_per_chunk):
-            boxes = range(first, min(first + boxes_per_chunk, num_boxes))
-            chunks.append(
-                DChunk(
-                    tuple(store for box in boxes for store in self._stores(box, box - first)),
-                    tuple(
-                        DBox((box - first) * self.rows * self.box_bytes, box * columns_per_box)
-                        for box in boxes
-                    ),
-                )
-            )
-        return tuple(chunks)
+        whole, *tails = self.maps
+        num_whole = self.tile_n // whole.columns
+        maps = [whole] * num_whole + tails
+        return tuple(
+            DChunk(self._stores(i * whole.columns // 8, d_map.columns // 8), d_map,
+                   i * whole.columns)
+            for i, d_map in enumerate(maps)
+        )  # fmt: skip
 
-    def _stores(self, box: int, place: int) -> list[FragmentStore]:
-        """Fragment stores of one box, the `place`-th of its staging buffer."""
-        groups_per_box = self.box[0] // 8
-        per_store = 2 if self.dtype.bytes == 2 and groups_per_box > 1 else 1
+    def _stores(self, first: int, count: int) -> tuple[FragmentStore, ...]:
+        """Fragment stores of a chunk of `count` groups of 8 columns from the `first` on."""
+        per_store = 2 if self.dtype.bytes == 2 else 1
         group_bytes = 8 * self.dtype.bytes
-        return [
+        return tuple(
             FragmentStore(
-                tuple(box * groups_per_box + g + i for i in range(per_store)),
-                place * self.rows * self.box_bytes,
-                place * self.rows * self.box_bytes + CORE_ROWS * self.box_bytes,
-                g * group_bytes,
+                tuple(range(first + g, first + min(g + per_store, count))), g * group_bytes
             )
-            for g in range(0, groups_per_box, per_store)
-        ]
+            for g in range(0, count, per_store)
+        )
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from math import gcd
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.launch import TensorMap
-from ptxgen.layout import align_up
+from ptxgen.launch import Param, TensorMap
+from ptxgen.layout import DStaging, align_up
 from ptxgen.problem import Gemm
+from ptxgen.tmem_chunks import SwappedStaging
 
 TMA_BYTES = 16
 """TMA's unit for addresses and strides."""
@@ -46,6 +47,14 @@ def tensor_map(
         swizzle=swizzle,
         l2_promotion="none" if operand == "d" else "256B",
     )
+
+
+def d_map_params(problem: Gemm | GroupedGemm, staging: DStaging | SwappedStaging) -> list[Param]:
+    """The tensor maps that store D by way of `staging`, as parameters."""
+    return [
+        Param(m.name, "tensor_map", tensor_map(problem, "d", staging.box(m), staging.swizzle))
+        for m in staging.maps
+    ]
 
 
 def byte_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) -> TensorMap:

@@ -4,7 +4,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
 from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
-from ptxgen.operand_maps import tensor_map
+from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Barrier
 from ptxgen.problem import Gemm
 from ptxgen.tcgen05_config import (
@@ -105,8 +105,7 @@ def launch(
     params = list(operand_maps)
     staging = config.staging
     if staging:
-        d_map = tensor_map(problem, "d", staging.box, staging.swizzle)
-        params.append(Param("d_map", "tensor_map", d_map))
+        params += d_map_params(problem, staging)
     else:
         stride_bytes = problem.stride("d") * dtype(problem.d).bytes
         params.append(Param("d_pointer", "pointer", "d"))

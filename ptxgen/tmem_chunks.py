@@ -8,7 +8,7 @@ adjacent columns of each group of 8.
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.layout import DBox, DStaging
+from ptxgen.layout import DMap, DStaging
 from ptxgen.tmem import LANE_SHIFT, LOAD_LANES, AccumulatorLayout
 
 GROUP_COLUMNS = 8
@@ -80,7 +80,10 @@ class Chunk:
     conversions: tuple[dict[str, str], ...]
     """From integer accumulators to floats: registers `to` and `source`."""
     halves: tuple[Half, ...]
-    boxes: tuple[DBox, ...]
+    map: str
+    """Register with the address of the tensor map that stores it; empty if none does."""
+    column_offset: int
+    """First column, from the warp's first."""
     is_last: bool
 
 
@@ -105,9 +108,13 @@ class SwappedStaging:
         return 2 * self.warp_rows
 
     @property
-    def box(self) -> tuple[int, int]:
+    def maps(self) -> tuple[DMap, ...]:
+        """The only tensor map of D."""
+        return (DMap("d_map", self.warp_rows),)
+
+    def box(self, d_map: DMap) -> tuple[int, int]:
         """TMA box in elements, columns of D first."""
-        return self.warp_rows, self.rows
+        return d_map.columns, self.rows
 
     @property
     def swizzle(self) -> str:
@@ -203,17 +210,17 @@ def chunks(layout: AccumulatorLayout, staging: DStaging | None, integer: bool) -
     """
     num_groups = layout.columns // GROUP_COLUMNS
     if staging is None:
-        parts: list[tuple[Any, ...]] = [((), ()) for _ in range(0, num_groups, GLOBAL_GROUPS)]
+        parts: list[tuple[Any, ...]] = [((), "") for _ in range(0, num_groups, GLOBAL_GROUPS)]
         spans = [
             range(first, min(first + GLOBAL_GROUPS, num_groups))
             for first in range(0, num_groups, GLOBAL_GROUPS)
         ]
     else:
-        parts = [(chunk.stores, chunk.boxes) for chunk in staging.chunks]
+        parts = [(chunk.stores, f"%{chunk.map.name}") for chunk in staging.chunks]
         spans = [range(s[0].groups[0], s[-1].groups[-1] + 1) for s, _ in parts]
     return tuple(
-        _chunk(layout, staging, integer, span, stores, boxes, span.stop == num_groups)
-        for span, (stores, boxes) in zip(spans, parts, strict=True)
+        _chunk(layout, staging, integer, span, stores, d_map, span.stop == num_groups)
+        for span, (stores, d_map) in zip(spans, parts, strict=True)
     )
 
 
@@ -231,7 +238,7 @@ def _chunk(
     integer: bool,
     span: range,
     stores: tuple[Any, ...],
-    boxes: tuple[DBox, ...],
+    d_map: str,
     is_last: bool,
 ) -> Chunk:
     loads, halves = [], []
@@ -260,7 +267,8 @@ def _chunk(
         tuple(loads),
         _conversions(count if integer else 0),
         tuple(halves),
-        boxes,
+        d_map,
+        GROUP_COLUMNS * span.start,
         is_last,
     )
 
@@ -270,12 +278,12 @@ def _stores(
 ) -> tuple[GroupStore, ...]:
     if staging is None:
         return tuple(GroupStore((_group(g, held[g], 0),), 0, 0, 0, 0) for g in held)
-    half_bytes = half * LOAD_LANES * staging.box_bytes
+    half_bytes = half * LOAD_LANES * staging.PITCH_BYTES
     return tuple(
         GroupStore(
             tuple(_group(g, held[g], i) for i, g in enumerate(store.groups)),
-            store.box_offset + half_bytes,
-            store.second_offset + half_bytes,
+            half_bytes,
+            half_bytes + staging.second_row_bytes,
             store.chunk_xor,
             store.num_matrices,
         )

@@ -17,7 +17,7 @@ from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
 from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
-from ptxgen.operand_maps import tensor_map
+from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 
@@ -91,9 +91,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
     ]
     if config.store != "global":
-        params.append(
-            Param("d_map", "tensor_map", tensor_map(problem, "d", staging.box, staging.swizzle))
-        )
+        params += d_map_params(problem, staging)
     else:
         params.append(Param("d_pointer", "pointer", "d"))
         params.append(Param("d_stride_bytes", "u64", problem.stride("d") * dtype(problem.d).bytes))

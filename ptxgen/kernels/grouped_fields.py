@@ -16,9 +16,12 @@ from ptxgen.kernels.grouped_config import (
 from ptxgen.kernels.grouped_loop_fields import instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields
-from ptxgen.layout import DStaging, align_up
+from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
+from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
 from ptxgen.problem import SCALE_BLOCK
 
+PIECES_PER_ROW = DStaging.PITCH_BYTES // CHUNK_BYTES
+"""What threads store of a row of D where a group ends inside a box: 16 bytes each."""
 STOP = 0xFFFFFFFF
 """Rows of the description that ends the work of a CTA."""
 MATRIX = {
@@ -192,6 +195,11 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "store_type": "b16" if d.bytes == 2 else "b32",
         "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
         "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
+        "straight_pieces": [
+            {"first_row": first, "smem_offset": first * DStaging.PITCH_BYTES}
+            for first in range(0, MMA_M, WARPGROUP_THREADS // PIECES_PER_ROW)
+        ],
+        "straight_piece_bits": PIECES_PER_ROW.bit_length() - 1,
         "staging": DStaging(d, config.tile_n),
         "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,

@@ -3,7 +3,7 @@
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
 from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
-from ptxgen.layout import MMA_M, DStaging, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
 
 
 def instance_fields(config: Config, index: int, columns: int) -> dict[str, object]:
@@ -96,14 +96,12 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
 
 
 def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
-    """Chunks of a warpgroup's part of D, 64 rows x 128 bytes each, with the boxes they consist of
-    and, for the rows of a group's end, with the 16-byte pieces that each thread stores."""
+    """Chunks of a warpgroup's part of D, 64 rows x up to 128 bytes each, with the number of 16-byte
+    pieces of a row: at a group's end, threads store those."""
     if config.store == "global":
         return []
     kind = dtype(config.d)
     staging = DStaging(kind, config.tile_n)
-    pieces_per_row = staging.box_bytes // 16
-    rows_per_pass = 128 // pieces_per_row
     chunks: list[dict[str, object]] = []
     for block, result in enumerate(results):
         for chunk in staging.chunks:
@@ -114,8 +112,6 @@ def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, objec
                 stores.append(
                     {
                         "chunk_xor": store.chunk_xor,
-                        "box_offset": store.box_offset,
-                        "second_offset": store.second_offset,
                         "num_matrices": store.num_matrices,
                         "registers": held if kind.bytes == 2 else _vector(result, first, 2),
                         "second_registers": _vector(result, first + 2, 2),
@@ -126,19 +122,9 @@ def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, objec
                     "index": len(chunks),
                     "rows": block * MMA_M,
                     "stores": stores,
-                    "boxes": chunk.boxes,
-                    "pieces": [
-                        {
-                            "smem_offset": box.smem_offset + first * staging.box_bytes,
-                            "first_row": first,
-                            "column_offset": box.column_offset,
-                        }
-                        for box in chunk.boxes
-                        for first in range(0, MMA_M, rows_per_pass)
-                    ],
-                    "piece_bits": pieces_per_row.bit_length() - 1,
-                    "piece_mask": pieces_per_row - 1,
-                    "box_bytes": staging.box_bytes,
+                    "map": f"%{chunk.map.name}",
+                    "column_offset": chunk.column_offset,
+                    "num_pieces": chunk.map.columns * kind.bytes // CHUNK_BYTES,
                 }
             )
     return chunks

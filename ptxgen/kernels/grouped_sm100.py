@@ -23,7 +23,13 @@ from ptxgen.kernels.grouped_fields import MATRIX, STOP
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import Copy, align_up
-from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma, tensor_map
+from ptxgen.operand_maps import (
+    check_d_fits_tma,
+    check_operand,
+    d_fits_tma,
+    d_map_params,
+    tensor_map,
+)
 from ptxgen.plans import Plan
 from ptxgen.problem import INTEGERS, NARROW_FLOATS
 from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
@@ -223,9 +229,7 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
         Param("b_map", "tensor_map", tensor_map(problem, "a", token_box, tokens.swizzle)),
     ]
     if config.store == "tma":
-        staging = config.swapped_staging
-        d_map = tensor_map(problem, "d", staging.box, staging.swizzle)
-        maps.append(Param("d_map", "tensor_map", d_map))
+        maps += d_map_params(problem, config.swapped_staging)
     smem_bytes = max(config.smem_bytes, ONE_CTA_BYTES)
     return grouped_launch(problem, config, num_sms, maps, CTA_THREADS, smem_bytes)
 

@@ -8,7 +8,7 @@ may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs ar
 from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.grouped_choice import configs, default_config
-from ptxgen.kernels.grouped_config import NAME, SWIZZLE_BYTES, Config
+from ptxgen.kernels.grouped_config import NAME, SWIZZLE_BYTES, TOKEN_ROWS, Config
 from ptxgen.kernels.grouped_fields import fields
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.kernels.grouped_operands import check_operands, check_serves
@@ -16,7 +16,7 @@ from ptxgen.kernels.grouped_resources import barriers, smem_map
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
-from ptxgen.operand_maps import tensor_map
+from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 
@@ -91,14 +91,6 @@ def _parts(config: Config) -> dict[str, str]:
     }  # fmt: skip
 
 
-def d_box(config: Config) -> tuple[tuple[int, int], str]:
-    """TMA box of D, columns first, and its swizzle."""
-    if config.swap_ab:
-        return (SWIZZLE_BYTES // dtype(config.d).bytes, 8), "128B"
-    staging = DStaging(dtype(config.d), config.tile_n)
-    return staging.box, staging.swizzle
-
-
 def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     swizzle = f"{SWIZZLE_BYTES}B"
     maps = [
@@ -106,6 +98,10 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
         for i, rows in enumerate(config.token_boxes)
     ]
     maps.append(Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)))
-    if config.store != "global":
-        maps.append(Param("d_map", "tensor_map", tensor_map(problem, "d", *d_box(config))))
+    d = dtype(problem.d)
+    if config.store != "global" and config.swap_ab:
+        box = (SWIZZLE_BYTES // d.bytes, TOKEN_ROWS)
+        maps.append(Param("d_map", "tensor_map", tensor_map(problem, "d", box, swizzle)))
+    elif config.store != "global":
+        maps += d_map_params(problem, DStaging(d, config.tile_n))
     return grouped_launch(problem, config, num_sms, maps, config.cta_threads, config.smem_bytes)

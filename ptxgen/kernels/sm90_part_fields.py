@@ -49,8 +49,6 @@ def chunks_of(config: Config, results: list[str]) -> list[dict[str, object]]:
                 stores.append(
                     {
                         "chunk_xor": store.chunk_xor,
-                        "box_offset": store.box_offset,
-                        "second_offset": store.second_offset,
                         "num_matrices": store.num_matrices,
                         "registers": registers,
                         "second_registers": _vector(result, first + 2, 2),
@@ -61,7 +59,8 @@ def chunks_of(config: Config, results: list[str]) -> list[dict[str, object]]:
                     "index": len(chunks),
                     "rows": block * MMA_M,
                     "stores": stores,
-                    "boxes": chunk.boxes,
+                    "map": f"%{chunk.map.name}",
+                    "column_offset": chunk.column_offset,
                 }
             )
     return chunks
