@@ -1,13 +1,17 @@
 """Grouped benchmarks measure what they say: their sets, their operands, and what they accept."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from test_benchmark_suite import HostGpu
 
-from ptxgen.benchmark.grouped_sets import SETS, GroupedCase, cases_of
-from ptxgen.benchmark.grouped_suite import check
+from ptxgen.benchmark.conversion import default_table, load_peer_table
+from ptxgen.benchmark.grouped_check import check
+from ptxgen.benchmark.grouped_plot import swap_curves
+from ptxgen.benchmark.grouped_sets import SETS, cases_of
+from ptxgen.benchmark.grouped_suite import OTHER, by_problem
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender
 from ptxgen.errors import ArgumentError
@@ -57,7 +61,8 @@ def computed(workload: GroupedWorkload, damaged_group: int = -1) -> Contender:
 def test_check_accepts_exact_groups_and_rejects_one_wrong_bit(mode: str) -> None:
     problem, rows = MODES[mode]
     gpu: Any = HostGpu()
-    workload = GroupedWorkload(gpu, GroupedCase("tiny", "fp8-block", problem, rows))
+    workload = GroupedWorkload(gpu, problem)
+    workload.use(rows)
     config = grouped_sm90.default_config(problem)
     assert check(workload, computed(workload), config).ok
     assert not check(workload, computed(workload, damaged_group=2), config).ok
@@ -75,3 +80,31 @@ def test_every_set_has_problems_that_a_config_serves(name: str) -> None:
 def test_an_unknown_set_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ArgumentError, match="masked, contiguous"):
         cases_of(("other",))
+
+
+def test_cases_that_share_operands_follow_each_other() -> None:
+    problems = [case.problem for case in by_problem(cases_of(("masked", "swap-curve")))]
+    changes = sum(a != b for a, b in pairwise(problems))
+    assert changes == len(set(problems)) - 1
+
+
+def test_every_masked_case_has_a_time_of_deepgemm_to_convert() -> None:
+    path = default_table()
+    assert path is not None
+    table = load_peer_table(path)
+    assert table.copy_bytes_per_s > 4e12
+    for case in cases_of(("masked",)):
+        p = case.problem
+        shape = ("deepgemm_fp8_masked", p.groups, case.rows[0], p.n, p.k)
+        assert 50e-6 < table.grouped[shape] < 1e-3
+
+
+def test_a_curve_tells_swapped_from_straight_whichever_was_chosen() -> None:
+    results = [
+        {"groups": 2, "n": 64, "k": 128, "rows": [rows] * 2, "swap_ab": swapped, "us": 1.0,
+         "read_stream_us": 0.5, "peers": [{"peer": OTHER, "us": 2.0}]}
+        for rows, swapped in ((24, False), (8, True), (16, True))
+    ]  # fmt: skip
+    (points,) = swap_curves(results).values()
+    assert [p["rows"] for p in points] == [8, 16, 24]
+    assert [p["us"][True] for p in points] == [1.0, 1.0, 2.0]

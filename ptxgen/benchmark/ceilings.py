@@ -97,6 +97,21 @@ class StreamReader:
         )
         return contender, count
 
+    def copy_bytes_per_s(self) -> float:
+        """Bandwidth of copies of one half of the buffer to the other, reads and writes counted.
+
+        Raises: DriverError.
+        """
+        half = STREAM_BYTES // 2
+        copy = self.device.driver.cuMemcpyDtoDAsync
+
+        def issue() -> None:
+            result = copy(self._address + half, self._address, half, self.watch.stream)
+            check("cuMemcpyDtoDAsync", result)
+
+        times = [self.watch.timed(issue, 5, 20) / 20 for _ in range(5)]
+        return STREAM_BYTES / sorted(times)[2]
+
     def close(self) -> None:
         """Give the buffer back."""
         self.device.free(self._address)

@@ -5,7 +5,7 @@ times the time of the second one here, stands in for the first one, and is calle
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptxgen.errors import ArgumentError
@@ -24,6 +24,10 @@ class PeerTable:
 
     source: str
     times: dict[tuple[str, int, int, int], float]
+    grouped: dict[tuple[str, int, int, int, int], float] = field(default_factory=dict)
+    """Seconds by (peer, groups, rows of each, n, k)."""
+    copy_bytes_per_s: float = 0.0
+    """Bandwidth of a copy there, reads and writes counted; 0 = not known."""
 
     def convert(self, peer: str, problem: Gemm, measured: dict[str, float]) -> float | None:
         """Seconds that `peer` would take, from the seconds that others took in this run; None if
@@ -42,7 +46,14 @@ def load_peer_table(path: Path) -> PeerTable:
     Raises: ArgumentError if it is not one.
     """
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        table = json.loads(path.read_text(encoding="utf-8"))
+        rows = table["rows"]
+        grouped = {
+            (row["peer"], row["groups"], row["m"], row["n"], row["k"]): float(row["us"]) * 1e-6
+            for row in rows
+            if row.get("groups", 1) > 1
+        }
+        copy = float(table.get("ceilings", {}).get("hbm_copy_tb_s", 0)) * 1e12
         times = {
             (row["peer"], row["m"], row["n"], row["k"]): float(row["us"])
             for row in rows
@@ -55,7 +66,7 @@ def load_peer_table(path: Path) -> PeerTable:
             f"{path} is not a peer table: must be an object with rows of peer, m, n, k and us, "
             f"got {error!r}"
         ) from error
-    return PeerTable(path.name, times)
+    return PeerTable(path.name, times, grouped, copy)
 
 
 def default_table() -> Path | None:

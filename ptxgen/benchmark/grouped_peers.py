@@ -1,4 +1,4 @@
-"""grouped_peers: DeepGEMM's grouped functions, called as their users call them.
+"""grouped_peers: grouped functions of DeepGEMM and torch, called as their users call them.
 
 DeepGEMM pads each segment of a contiguous problem to whole tiles, so it gets its own layout of the
 same rows; masked problems and sums over K are shared with ours.
@@ -18,43 +18,55 @@ from ptxgen.benchmark.replay import Stopwatch
 
 Call = Callable[[], Any]
 
-NAMES = {
+DEEPGEMM = {
     "masked": "deepgemm_fp8_masked",
     "contiguous": "deepgemm_fp8_contiguous",
     "kgrouped": "deepgemm_fp8_kgrouped",
 }
+TORCH = {True: "torch_fp8_grouped_rowwise", False: "torch_bf16_grouped"}
+"""torch's function by whether the operands are FP8."""
 WHAT = {
     "deepgemm_fp8_masked": "deep_gemm.m_grouped_fp8_gemm_nt_masked, A 1x128 and B 128x128 scales",
     "deepgemm_fp8_contiguous": "deep_gemm.m_grouped_fp8_gemm_nt_contiguous, segments padded to 128",
     "deepgemm_fp8_kgrouped": "deep_gemm.k_grouped_fp8_gemm_nt_contiguous, 1x128 scales on both",
+    "torch_fp8_grouped_rowwise": "torch._scaled_grouped_mm, e4m3, one scale per row and column, "
+    "fast accumulation, bf16 results, nothing added",
+    "torch_bf16_grouped": "torch._grouped_mm, bf16",
 }
 PADDING = 128
 """Rows that DeepGEMM pads segments of a contiguous problem to."""
 
 
-def serves(case: GroupedCase) -> str | None:
-    """Name of the peer that computes the case; None if none does."""
+def serving(case: GroupedCase) -> tuple[str, ...]:
+    """Names of the peers that compute the case, or the same products with other scales."""
     p = case.problem
-    wanted = "group" if p.mode == "kgrouped" else "block"
-    return NAMES.get(p.mode) if p.a == p.b == "e4m3" and p.scale == wanted else None
+    found = []
+    if p.a == p.b == "e4m3" and p.scale == ("group" if p.mode == "kgrouped" else "block"):
+        found += [DEEPGEMM[p.mode]] if p.mode in DEEPGEMM else []
+    if p.mode in ("contiguous", "kgrouped") and p.a == p.b and p.a in ("e4m3", "bf16"):
+        found.append(TORCH[p.a == "e4m3"])
+    return tuple(found)
 
 
-def contender(workload: GroupedWorkload, watch: Stopwatch) -> Contender:
-    """DeepGEMM on all copies of a workload, captured into a graph by torch.
+def contender(
+    name: str, case: GroupedCase, workload: GroupedWorkload, watch: Stopwatch
+) -> Contender:
+    """A peer on all copies of a workload, captured into a graph by torch.
 
     Raises: PeerError if it is not installed, or refuses the problem.
     """
-    name = serves(workload.case)
-    if name is None:
-        raise PeerError("no peer computes this problem")
     torch = torch_module()
-    try:
-        deep_gemm = import_module("deep_gemm")
-    except ImportError as error:
-        raise PeerError(f"deep_gemm is not installed ({error})") from error
+    deep_gemm = None
+    if name in DEEPGEMM.values():
+        try:
+            deep_gemm = import_module("deep_gemm")
+        except ImportError as error:
+            raise PeerError(f"deep_gemm is not installed ({error})") from error
     prepare = {
-        "masked": _masked, "contiguous": _contiguous, "kgrouped": _kgrouped,
-    }[workload.problem.mode]  # fmt: skip
+        "deepgemm_fp8_masked": _masked, "deepgemm_fp8_contiguous": _contiguous,
+        "deepgemm_fp8_kgrouped": _kgrouped, "torch_fp8_grouped_rowwise": _torch_rowwise,
+        "torch_bf16_grouped": _torch_plain,
+    }[name]  # fmt: skip
     try:
         torch.cuda.set_device(watch.device.index)
         calls = [prepare(torch, deep_gemm, workload, copy) for copy in workload.copies]
@@ -77,12 +89,41 @@ def _scales(torch: Any, workload: GroupedWorkload, name: str) -> Any:
     return torch.from_numpy(np.ascontiguousarray(workload.host[name])).cuda()
 
 
+def _ends(torch: Any, workload: GroupedWorkload) -> Any:
+    """Where each group ends, as torch wants it."""
+    return torch.from_numpy(np.cumsum(workload.rows).astype(np.int32)).cuda()
+
+
+def _torch_plain(
+    torch: Any, deep_gemm: None, workload: GroupedWorkload, copy: Mapping[str, int]
+) -> Call:
+    x, ends = _tensors(torch, workload, copy), _ends(torch, workload)
+    a, b = x["a"][0], x["b"].transpose(-2, -1)
+    b = b[0] if workload.problem.mode == "kgrouped" else b
+    return lambda: torch._grouped_mm(a, b, ends)
+
+
+def _torch_rowwise(
+    torch: Any, deep_gemm: None, workload: GroupedWorkload, copy: Mapping[str, int]
+) -> Call:
+    p = workload.problem
+    x, ends = _tensors(torch, workload, copy), _ends(torch, workload)
+    a, b = x["a"][0], x["b"].transpose(-2, -1)
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = (p.m,), (p.groups, p.n)
+    if p.mode == "kgrouped":
+        b, shapes = b[0], ((p.m * p.groups,), (p.n * p.groups,))
+    scales = [torch.ones(shape, device="cuda") for shape in shapes]
+    return lambda: torch._scaled_grouped_mm(
+        a, b, scales[0], scales[1], ends, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
+
+
 def _masked(torch: Any, deep_gemm: Any, workload: GroupedWorkload, copy: Mapping[str, int]) -> Call:
     x = _tensors(torch, workload, copy)
     scale_a = deep_gemm.get_mn_major_tma_aligned_tensor(_scales(torch, workload, "scale_a"))
     scale_b = _scales(torch, workload, "scale_b")
-    sizes = torch.from_numpy(np.asarray(workload.case.rows, np.int32)).cuda()
-    expected = -(-sum(workload.case.rows) // len(workload.case.rows))
+    sizes = torch.from_numpy(np.asarray(workload.rows, np.int32)).cuda()
+    expected = -(-sum(workload.rows) // len(workload.rows))
     return lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(
         (x["a"], scale_a), (x["b"], scale_b), x["d"], sizes, expected
     )
@@ -91,7 +132,7 @@ def _masked(torch: Any, deep_gemm: Any, workload: GroupedWorkload, copy: Mapping
 def _contiguous(
     torch: Any, deep_gemm: Any, workload: GroupedWorkload, copy: Mapping[str, int]
 ) -> Call:
-    p, rows = workload.problem, workload.case.rows
+    p, rows = workload.problem, workload.rows
     x = _tensors(torch, workload, copy)
     padded = [-(-r // PADDING) * PADDING for r in rows]
     total = sum(padded)
@@ -118,7 +159,7 @@ def _kgrouped(
     torch: Any, deep_gemm: Any, workload: GroupedWorkload, copy: Mapping[str, int]
 ) -> Call:
     """DeepGEMM wants each group's [M,k] and [N,k] dense, one after another."""
-    lengths = list(workload.case.rows)
+    lengths = list(workload.rows)
     x = _tensors(torch, workload, copy)
     flat, scales = {}, {}
     for name in ("a", "b"):

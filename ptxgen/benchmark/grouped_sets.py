@@ -70,6 +70,10 @@ class GroupedSet:
     shapes: tuple[tuple[int, tuple[int, ...], int, int], ...]
     kind: str = "fp8-block"
     """The kind that is measured unless another is asked for."""
+    both_ways: bool = False
+    """Whether swapped and straight are measured side by side."""
+    quick: bool = False
+    """Whether the problems are many points of a curve, measured shortly."""
 
 
 def _uneven(groups: int, mean: int, step: int, seed: int) -> tuple[int, ...]:
@@ -109,14 +113,16 @@ SETS: dict[str, GroupedSet] = {
                          for m, n in ((4096, 7168), (7168, 2048))), "fp8-group"),
         GroupedSet("swap-curve", "16 groups, m = 8 to 256", "masked",
                    tuple(_equal(16, m, n, k) for n, k in _CURVE_WEIGHTS
-                         for m in range(8, 257, 8))),
+                         for m in range(8, 257, 8)), both_ways=True, quick=True),
         GroupedSet("speculative", "verification of 4 to 8 speculative tokens of 1 to 16 requests",
                    "masked", tuple(_equal(16, tokens * requests, n, k)
                                    for n, k in ((4096, 7168), (7168, 2048))
-                                   for tokens in (4, 8) for requests in (1, 4, 16))),
+                                   for tokens in (4, 8) for requests in (1, 4, 16)),
+                   both_ways=True),
         GroupedSet("lora", "small-batch LoRA: rank 16 to 64, 8 adapters", "batched",
                    tuple(_equal(8, rows, n, k) for rank in (16, 32, 64)
-                         for rows in (4, 16) for n, k in ((rank, 4096), (4096, rank))), "bf16"),
+                         for rows in (4, 16) for n, k in ((rank, 4096), (4096, rank))), "bf16",
+                   both_ways=True),
     )
 }  # fmt: skip
 

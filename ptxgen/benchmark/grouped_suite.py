@@ -1,39 +1,48 @@
-"""grouped_suite: measure grouped problems on one GPU beside DeepGEMM and a read stream."""
+"""grouped_suite: measure grouped problems on one GPU beside their peers and a read stream."""
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from ptxgen.benchmark import grouped_peers
 from ptxgen.benchmark.ceilings import StreamReader, image_of, measure_ceilings
-from ptxgen.benchmark.check import SAMPLE, Check, sample_indices
+from ptxgen.benchmark.check import Check
+from ptxgen.benchmark.conversion import PeerTable
 from ptxgen.benchmark.gpu_state import StateSampler
-from ptxgen.benchmark.grouped_sets import GroupedCase
+from ptxgen.benchmark.grouped_check import check
+from ptxgen.benchmark.grouped_sets import GroupedCase, grouped_set
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender, Method, Samples, compare, paired_ratio
 from ptxgen.benchmark.peers import PeerError
 from ptxgen.benchmark.replay import Stopwatch, launch_contender, stopwatch
-from ptxgen.benchmark.report import SCHEMA, geomean
+from ptxgen.benchmark.report import SCHEMA, PeerResult, geomean
 from ptxgen.benchmark.suite import commit_of, environment_of, software_of
 from ptxgen.errors import ConfigError, WrongResultError
 from ptxgen.kernels import grouped_sm90
 from ptxgen.launcher.device import GpuDevice
-from ptxgen.operands import Operands
+from ptxgen.plans import Plan
 from ptxgen.swap_selection import SwapChoice, choose_swap
-from ptxgen.verification import exact_result
 
 OURS = "ptxgen"
 OTHER = "ptxgen, the other way"
 """Ours with the operands swapped where the choice was not to, and straight where it was."""
 LEVEL = "kernel"
 """What is timed: kernels in a replayed CUDA graph, nothing around them."""
-CHECKED_GROUPS = 4
-"""Groups of a problem whose results are compared bit for bit."""
+QUICK = Method(slot_s=0.005, settle_s=0.02, min_rounds=5, max_rounds=5)
+"""For the many points of a curve."""
+STREAM = Method(slot_s=0.01, settle_s=0.02, min_rounds=5, max_rounds=5)
+"""For the read stream of one problem's bytes, which no clock holds back."""
+METHOD = (
+    "Operands from a pool of quantised normal numbers, in so many copies that the others exceed "
+    "twice the L2; rows of some groups of each result compared bit for bit with the exact "
+    "tensor-core model on the timed buffers; calls captured into a CUDA graph over all copies; "
+    "paired rounds timed by events, whose order is reversed each round; the time is the median of "
+    "the rounds, a ratio the median over rounds of peer / ours. The read stream reads as many "
+    "bytes as the problem must move, results included. Programmatic dependent launch off."
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,8 @@ class GroupedResult:
     choice: SwapChoice
     samples: dict[str, Samples]
     checks: dict[str, Check]
+    converted: tuple[PeerResult, ...]
+    """Peers that did not run here."""
     refusals: dict[str, str]
     stream_s: float
     """What the read stream takes for all compulsory bytes."""
@@ -90,6 +101,10 @@ class GroupedResult:
                 }
                 for name, samples in self.samples.items()
                 if name != OURS
+            ]
+            + [
+                {"peer": x.name, "us": x.seconds * 1e6, "ratio": x.ratio, "converted": x.converted}
+                for x in self.converted
             ],
             "not_measured": self.refusals,
             "level": LEVEL,
@@ -106,13 +121,15 @@ def run(
     both_ways: bool = False,
     method: Method | None = None,
     time_budget_s: float = float("inf"),
+    table: PeerTable | None = None,
     measured_by: str = "",
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Measure all cases and return the report, schema ptxgen.bench/1.
 
-    peers: DeepGEMM too, where it is installed. both_ways: the best config of the other kind too,
-    swapped or straight.
+    peers: DeepGEMM and torch, too, where they are installed; a peer that is not is converted from
+    `table` if it has the problem. both_ways: the best config of the other kind too, swapped or
+    straight, for all sets; else for those that ask for it.
 
     Raises: ConfigError if no config serves a problem; DriverError, AssemblyError.
     """
@@ -122,28 +139,32 @@ def run(
     results: list[GroupedResult] = []
     skipped: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
+    queue = [_prepare(case, device, executor, both_ways) for case in by_problem(cases)]
     with stopwatch(device) as watch, ExitStack() as stack:
         reader = StreamReader(watch)
         stack.callback(reader.close)
         dtypes = tuple(sorted({case.problem.a for case in cases}))
         ceilings = measure_ceilings(watch, reader, dtypes, method, executor, note)
-        for index, case in enumerate(cases):
+        copy_bytes_per_s = reader.copy_bytes_per_s()
+        bench = _Bench(watch, reader, sampler, method, peers, table, copy_bytes_per_s)
+        stack.callback(bench.close)
+        for index, prepared in enumerate(queue):
+            case = prepared.case
             label = f"{case.set_name}/{case.kind} {case.label}"
             left = began + time_budget_s - time.monotonic()
             if left <= 0:
                 skipped.append({"case": label, "reason": f"no time left of {time_budget_s:.0f} s"})
                 continue
             try:
-                result = _measure(
-                    case, watch, reader, sampler, method, left / (len(cases) - index), peers,
-                    both_ways,
-                )  # fmt: skip
+                result = bench.measure(prepared, left / (len(queue) - index))
             except WrongResultError as error:
                 failed.append({"case": label, "reason": str(error)})
                 note(f"{label}: WRONG: {error}")
                 continue
             results.append(result)
             note(f"{label}: {_line(result)}")
+    places = {case: place for place, case in enumerate(cases)}
+    results.sort(key=lambda result: places[result.case])
     return {
         "schema": SCHEMA,
         "hardware": {**asdict(device.properties), **sampler.limits()},
@@ -156,8 +177,8 @@ def run(
         "level": LEVEL,
         "started_at": started_at,
         "seconds": time.monotonic() - began,
-        "method": asdict(method),
-        "ceilings": ceilings.as_data(),
+        "method": {**asdict(method), "text": METHOD},
+        "ceilings": {**ceilings.as_data(), "copy_gbytes_per_s": copy_bytes_per_s / 1e9},
         "peers": grouped_peers.WHAT,
         "results": [result.as_data() for result in results],
         "summary": summarise(results),
@@ -166,106 +187,145 @@ def run(
     }
 
 
-def _measure(
-    case: GroupedCase, watch: Stopwatch, reader: StreamReader, sampler: StateSampler,
-    method: Method, seconds: float, peers: bool, both_ways: bool,
-) -> GroupedResult:  # fmt: skip
-    """Check and time one case.
+def by_problem(cases: Sequence[GroupedCase]) -> list[GroupedCase]:
+    """The cases in an order in which those that share operands follow each other."""
+    first: dict[Any, int] = {}
+    for case in cases:
+        first.setdefault(case.problem, len(first))
+    return sorted(cases, key=lambda case: first[case.problem])
 
-    Raises: WrongResultError if ours is wrong.
+
+@dataclass(frozen=True)
+class _Way:
+    """One config of ours for a case, being assembled."""
+
+    name: str
+    choice: SwapChoice
+    plan: Plan
+    image: "Future[bytes | str]"
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A case, and the ways in which ours computes it."""
+
+    case: GroupedCase
+    ways: tuple[_Way, ...]
+    refusals: dict[str, str]
+
+
+def _prepare(
+    case: GroupedCase, device: GpuDevice, executor: Executor, both_ways: bool
+) -> _Prepared:
+    """Choose configs for a case, and start to assemble them.
+
+    Raises: ConfigError if no config serves the problem.
     """
-    problem = case.problem
-    expected_rows = -(-sum(case.rows) // len(case.rows))
-    choice = choose_swap(problem, expected_rows, watch.device.name)
-    checks: dict[str, Check] = {}
+    expected = -(-sum(case.rows) // len(case.rows))
+    num_sms = device.properties.num_sms
+    ways: list[_Way] = []
     refusals: dict[str, str] = {}
-    with ExitStack() as stack:
-        workload = GroupedWorkload(watch.device, case)
-        stack.callback(workload.free)
-        contenders = [_ours(OURS, watch, workload, choice.config)]
-        stack.callback(contenders[0].close)
-        checks[OURS] = check(workload, contenders[0], choice.config)
-        checks[OURS].require(str(choice.config))
-        if both_ways:
-            other = "off" if choice.config.swap_ab else "on"
-            try:
-                config = choose_swap(problem, expected_rows, watch.device.name, other).config
-            except ConfigError as error:
-                refusals[OTHER] = str(error)
-            else:
-                contenders.append(_ours(OTHER, watch, workload, config))
-                stack.callback(contenders[-1].close)
-                checks[OTHER] = check(workload, contenders[-1], config)
-                checks[OTHER].require(str(config))
-        peer = grouped_peers.serves(case)
-        if peers and peer is not None:
-            try:
-                contenders.append(grouped_peers.contender(workload, watch))
-                stack.callback(contenders[-1].close)
-            except PeerError as error:
-                refusals[peer] = str(error)
-        with sampler:
-            samples = compare(contenders, method, seconds)
-        nbytes = problem.compulsory_bytes(workload.sizes)
-        stream, read = reader.contender(nbytes)
-        stack.callback(stream.close)
-        stream_s = compare([stream], method, 0.0)[stream.name].median * nbytes / read
-    return GroupedResult(
-        case, choice, samples, checks, refusals, stream_s, workload.sizes, sampler.summary()
-    )
+    choice = choose_swap(case.problem, expected, device.name)
+    names = {OURS: "auto"}
+    if both_ways or grouped_set(case.set_name).both_ways:
+        names[OTHER] = "off" if choice.config.swap_ab else "on"
+    for name, swap_ab in names.items():
+        try:
+            choice = choose_swap(case.problem, expected, device.name, swap_ab)
+        except ConfigError as error:
+            if name == OURS:
+                raise
+            refusals[name] = str(error)
+            continue
+        plan = grouped_sm90.plan(case.problem, choice.config, num_sms)
+        ways.append(_Way(name, choice, plan, executor.submit(image_of, plan)))
+    return _Prepared(case, tuple(ways), refusals)
 
 
-def _ours(name: str, watch: Stopwatch, workload: GroupedWorkload, config: Any) -> Contender:
-    plan = grouped_sm90.plan(workload.problem, config, watch.device.properties.num_sms)
-    copies = workload.addresses(plan.launch)
-    return launch_contender(name, watch, plan.launch, image_of(plan), copies)
+class _Bench:
+    """Measures one case after another; those of one problem share its operands."""
 
+    def __init__(
+        self, watch: Stopwatch, reader: StreamReader, sampler: StateSampler, method: Method,
+        peers: bool, table: PeerTable | None, copy_bytes_per_s: float,
+    ) -> None:  # fmt: skip
+        self.watch = watch
+        self.reader = reader
+        self.sampler = sampler
+        self.method = method
+        self.peers = peers
+        self.table = table
+        self.copy_bytes_per_s = copy_bytes_per_s
+        self._workload: GroupedWorkload | None = None
 
-def check(workload: GroupedWorkload, contender: Contender, config: Any) -> Check:
-    """Reset every copy of D, replay once, and compare some groups bit for bit.
+    def measure(self, prepared: _Prepared, seconds: float) -> GroupedResult:
+        """Check and time one case.
 
-    kgrouped: D is compared after one call on zeros; a replay adds as often as it calls each copy,
-    so its sums are compared with that multiple.
-    """
-    problem = workload.problem
-    workload.reset_d()
-    contender.replay(0, 1)
-    segments = problem.segments(workload.sizes)
-    if len(segments) > CHECKED_GROUPS:
-        longest = max(segments, key=lambda s: s.length)
-        chosen = {0, len(segments) - 1, len(segments) // 2, segments.index(longest)}
-        segments = [segments[i] for i in sorted(chosen)]
-    calls = contender.calls // len(workload.copies) if problem.mode == "kgrouped" else 1
-    elements = wrong = 0
-    worst = 0.0
-    for number, segment in enumerate(segments):
-        gemm = problem.gemm(segment.length)
-        rows = sample_indices(gemm.m, config.tile_m, number)[: 2 * SAMPLE]
-        columns = sample_indices(gemm.n, config.tile_n, number + 1)
-        want = exact_result(gemm, Operands(*workload.group(segment)), rows, columns)
-        if calls > 1:
-            want = _added(want, calls)
-        matrix = segment.group if problem.d_shape[0] > 1 else 0
-        first = 0 if problem.mode == "kgrouped" else segment.start
-        for copy in workload.copies:
-            found = workload.read_rows(copy, matrix, rows + first)[:, columns]
-            width = f"u{found.dtype.itemsize}"
-            differs = np.ascontiguousarray(found).view(width) != want.view(width)
-            wrong += int(np.count_nonzero(differs))
-            elements += found.size
-            with np.errstate(invalid="ignore"):
-                error = np.abs(found.astype(np.float64) - want.astype(np.float64))
-            rms = float(np.sqrt(np.mean(want.astype(np.float64) ** 2))) or 1.0
-            worst = max(worst, float(np.max(np.where(np.isfinite(error), error, np.inf))) / rms)
-    return Check(wrong == 0, elements, wrong, 0, worst, "bitwise, exact tensor-core model")
+        Raises: WrongResultError if ours is wrong.
+        """
+        case = prepared.case
+        quick = grouped_set(case.set_name).quick
+        workload = self._operands(case)
+        checks: dict[str, Check] = {}
+        refusals = dict(prepared.refusals)
+        with ExitStack() as stack:
+            contenders: list[Contender] = []
+            for way in prepared.ways:
+                copies = workload.addresses(way.plan.launch)
+                contender = launch_contender(
+                    way.name, self.watch, way.plan.launch, way.image.result(), copies
+                )
+                stack.callback(contender.close)
+                contenders.append(contender)
+                checks[way.name] = check(workload, contender, way.choice.config)
+                checks[way.name].require(str(way.choice.config))
+            for peer in grouped_peers.serving(case) if self.peers else ():
+                try:
+                    contenders.append(grouped_peers.contender(peer, case, workload, self.watch))
+                    stack.callback(contenders[-1].close)
+                except PeerError as error:
+                    refusals[peer] = str(error)
+            with self.sampler:
+                samples = compare(contenders, QUICK if quick else self.method, seconds)
+            nbytes = case.problem.compulsory_bytes(workload.sizes)
+            stream, read = self.reader.contender(nbytes)
+            stack.callback(stream.close)
+            stream_s = compare([stream], STREAM, 0.0)[stream.name].median * nbytes / read
+        return GroupedResult(
+            case, prepared.ways[0].choice, samples, checks,
+            self._converted(case, samples), refusals, stream_s, workload.sizes,
+            self.sampler.summary(),
+        )  # fmt: skip
 
+    def _operands(self, case: GroupedCase) -> GroupedWorkload:
+        """The workload of the case's problem, with the case's rows."""
+        if self._workload is None or self._workload.problem != case.problem:
+            self.close()
+            self._workload = GroupedWorkload(self.watch.device, case.problem)
+        self._workload.use(case.rows)
+        return self._workload
 
-def _added(values: Any, times: int) -> Any:
-    """float32 values added to zero that many times, one after another."""
-    total = np.zeros_like(values)
-    for _ in range(times):
-        total = total + values
-    return total
+    def _converted(self, case: GroupedCase, samples: dict[str, Samples]) -> tuple[PeerResult, ...]:
+        """Peers that did not run here, by the bandwidth of a copy here and where they ran."""
+        ours = samples[OURS].median
+        found = []
+        for name in grouped_peers.serving(case) if self.table is not None else ():
+            if name in samples or len(set(case.rows)) != 1:
+                continue
+            assert self.table is not None
+            shape = (case.problem.groups, case.rows[0], case.problem.n, case.problem.k)
+            there = self.table.grouped.get((name, *shape))
+            if there is not None and self.table.copy_bytes_per_s:
+                seconds = there * self.table.copy_bytes_per_s / self.copy_bytes_per_s
+                how = f"by the bandwidth of a copy in this run and in that of {self.table.source}"
+                found.append(PeerResult(name, seconds, seconds / ours, None, None, how))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Give the operands back."""
+        if self._workload is not None:
+            self._workload.free()
+            self._workload = None
 
 
 def summarise(results: Sequence[GroupedResult]) -> list[dict[str, Any]]:
@@ -277,6 +337,9 @@ def summarise(results: Sequence[GroupedResult]) -> list[dict[str, Any]]:
             if name != OURS:
                 ratio = paired_ratio(samples, result.samples[OURS])
                 found.setdefault((label, name), []).append((result.case, ratio))
+        for peer in result.converted:
+            name = f"{peer.name} (converted)"
+            found.setdefault((label, name), []).append((result.case, peer.ratio))
     return [
         {
             "set": label,
@@ -301,5 +364,6 @@ def _line(result: GroupedResult) -> str:
         for n, s in result.samples.items()
         if n != OURS
     )
+    others += "".join(f", {x.ratio:.3f}x of {x.name} (converted)" for x in result.converted)
     share = result.stream_s / ours
     return f"{ours * 1e6:.2f} us, {share:.1%} of the read stream{', ' if others else ''}{others}"

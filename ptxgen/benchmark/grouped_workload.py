@@ -3,14 +3,14 @@
 As for dense problems, values come from a pool of quantised normal numbers, repeated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ptxgen.benchmark.grouped_sets import GroupedCase
 from ptxgen.benchmark.workload import pool
 from ptxgen.grouped_operands import device_sizes
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
 from ptxgen.launch import Launch
 from ptxgen.launcher.device import GpuDevice
@@ -23,13 +23,16 @@ Array = np.ndarray[Any, Any]
 
 
 class GroupedWorkload:
-    """Operands of one case on the host, and rotating copies of them on the GPU."""
+    """Operands of one problem on the host, and rotating copies of them on the GPU; they serve
+    cases of any rows, one after another."""
 
-    def __init__(self, device: GpuDevice, case: GroupedCase, seed: int = 0) -> None:
-        """Raises: DriverError, e.g. for want of memory; ArgumentError if the rows do not fit."""
-        problem = case.problem
-        self.device, self.case, self.problem = device, case, problem
-        self.sizes = device_sizes(problem, case.rows)
+    def __init__(self, device: GpuDevice, problem: GroupedGemm, seed: int = 0) -> None:
+        """Raises: DriverError, e.g. for want of memory."""
+        self.device, self.problem = device, problem
+        self.rows: tuple[int, ...] = ()
+        """Rows of each group (kgrouped: K); none before `use`."""
+        self.sizes: Array | None = None
+        """What the device reads."""
         pools = {"a": pool(problem.a, seed), "b": pool(problem.b, seed + 1)}
         self.host: dict[str, Array] = {
             name: np.resize(source.values, getattr(problem, f"{name}_shape"))
@@ -41,12 +44,12 @@ class GroupedWorkload:
             if problem.scale != "none":
                 factors = np.exp2(rng.uniform(-1, 1, shape))
                 self.host[name] = (source.scale * factors).astype(np.float32)
-        contents = {**self.host, **({} if self.sizes is None else {"sizes": self.sizes})}
-        images = {name: self._image(name, x) for name, x in contents.items()}
+        images = {name: self._image(name, x) for name, x in self.host.items()}
         self.d_bytes = problem.extent_bytes("d")
-        self.rotation = OperandRotation(
-            device, {**{n: x.nbytes for n, x in images.items()}, "d": self.d_bytes}
-        )
+        nbytes = {name: x.nbytes for name, x in images.items()}
+        if problem.sizes_length:
+            nbytes["sizes"] = problem.sizes_length * problem.index_bits // 8
+        self.rotation = OperandRotation(device, {**nbytes, "d": self.d_bytes})
         self.copies = self.rotation.copies
         for name, image in images.items():
             device.write(self.copies[0][name], image.data)
@@ -56,6 +59,17 @@ class GroupedWorkload:
                         copy[name], self.copies[0][name], image.nbytes
                     )
                     check("cuMemcpyDtoD", result, f"{image.nbytes} bytes on {device.name}")
+
+    def use(self, rows: Sequence[int]) -> None:
+        """Give group g `rows[g]` rows.
+
+        Raises: ArgumentError if they do not fit.
+        """
+        self.sizes = device_sizes(self.problem, rows)
+        self.rows = tuple(rows)
+        if self.sizes is not None:
+            for copy in self.copies:
+                self.device.write(copy["sizes"], self.sizes.view(np.uint8).data)
 
     def _image(self, name: str, x: Array) -> Array:
         """The bytes of an operand in memory: block scales of A are stored with rows innermost."""

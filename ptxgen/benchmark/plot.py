@@ -15,13 +15,7 @@ def plot_report(report: Mapping[str, Any], path: Path) -> None:
 
     Raises: ToolMissingError without matplotlib; OutputPathError.
     """
-    try:
-        import_module("matplotlib").use("Agg")
-        pyplot: Any = import_module("matplotlib.pyplot")  # by name: an optional dependency
-    except ImportError as error:
-        raise ToolMissingError(
-            f"a plot needs matplotlib ({error}); try pip install 'ptxgen[bench]'"
-        ) from error
+    pyplot = pyplot_module()
     results = report["results"]
     width = max(10.0, 0.55 * len(results) + 4)
     figure, (roofline, bars) = pyplot.subplots(2, 1, figsize=(width, 10), layout="constrained")
@@ -29,6 +23,28 @@ def plot_report(report: Mapping[str, Any], path: Path) -> None:
     _bars(bars, results)
     hardware = report["hardware"]
     figure.suptitle(f"{hardware['name']}, {report['environment'].get('clocks', '')}")
+    save_figure(pyplot, figure, path)
+
+
+def pyplot_module() -> Any:
+    """matplotlib.pyplot, drawing without a screen.
+
+    Raises: ToolMissingError without matplotlib.
+    """
+    try:
+        import_module("matplotlib").use("Agg")
+        return import_module("matplotlib.pyplot")  # by name: an optional dependency
+    except ImportError as error:
+        raise ToolMissingError(
+            f"a plot needs matplotlib ({error}); try pip install 'ptxgen[bench]'"
+        ) from error
+
+
+def save_figure(pyplot: Any, figure: Any, path: Path) -> None:
+    """Write a figure, and close it.
+
+    Raises: OutputPathError.
+    """
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:  # ValueError: a format that matplotlib does not know

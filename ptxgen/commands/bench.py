@@ -79,21 +79,23 @@ def command(
     Every result is checked before it is timed. Ratios are times of the peer over ours; shapes that
     lose are listed. Exits with 5 if a result is wrong.
     """
-    if target == GROUPED:
-        from ptxgen.commands.grouped_bench import bench_grouped, list_grouped
-
-        if list_sets:
-            list_grouped()
-        else:
-            bench_grouped(
-                set_names, kind_names, peers, both_ways, time_budget, rounds, executor, gpu_index,
-                measured_by, output, as_json,
-            )  # fmt: skip
-        return
     if list_sets:
-        _list()
+        from ptxgen.commands.grouped_bench import list_grouped
+
+        (list_grouped if target == GROUPED else _list)()
         return
     from ptxgen.benchmark.conversion import default_table, load_peer_table
+
+    table_path = Path(peer_table) if peer_table else default_table()
+    table = load_peer_table(table_path) if table_path else None
+    if target == GROUPED:
+        from ptxgen.commands.grouped_bench import bench_grouped
+
+        bench_grouped(
+            set_names, kind_names, peers, both_ways, time_budget, rounds, executor, gpu_index,
+            measured_by, output, table, plot, as_json,
+        )  # fmt: skip
+        return
     from ptxgen.benchmark.method import Method
     from ptxgen.benchmark.peers import chosen_peers
     from ptxgen.benchmark.suite import run
@@ -103,8 +105,6 @@ def command(
 
     cases = _cases(set_names, kind_names, config_json, values)
     found_peers = chosen_peers([name.strip() for name in peers.split(",")])
-    table_path = Path(peer_table) if peer_table else default_table()
-    table = load_peer_table(table_path) if table_path else None
     method = Method() if rounds is None else Method(min_rounds=min(5, rounds), max_rounds=rounds)
     with output_files(output) as (file,), executor_of(executor) as pool:
         report = run(

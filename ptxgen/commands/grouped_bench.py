@@ -2,10 +2,14 @@
 
 import getpass
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.commands.output import note, output_files, print_json, print_table
-from ptxgen.errors import ArgumentError, WrongResultError
+from ptxgen.errors import WrongResultError
+
+if TYPE_CHECKING:
+    from ptxgen.benchmark.conversion import PeerTable
 
 
 def list_grouped() -> None:
@@ -26,30 +30,37 @@ def list_grouped() -> None:
 def bench_grouped(
     set_names: tuple[str, ...], kind_names: tuple[str, ...], peers: str, both_ways: bool,
     time_budget: float | None, rounds: int | None, executor: str, gpu_index: int | None,
-    measured_by: str | None, output: str | None, as_json: bool,
+    measured_by: str | None, output: str | None, table: "PeerTable | None", plot: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Measure, print and write the report.
 
-    Raises: ArgumentError without a set; WrongResultError if a result is wrong; DriverError.
+    Without a set, all are measured.
+
+    Raises: ArgumentError; WrongResultError if a result is wrong; DriverError.
     """
-    from ptxgen.benchmark.grouped_sets import cases_of
+    from ptxgen.benchmark.grouped_sets import SETS, cases_of
     from ptxgen.benchmark.grouped_suite import run
     from ptxgen.benchmark.method import Method
     from ptxgen.executors import executor_of
     from ptxgen.launcher.device import GpuDevice
 
     if not set_names:
-        raise ArgumentError("bench grouped measures sets; try --set masked, or --list")
+        set_names = tuple(SETS)
     cases = cases_of(set_names, kind_names)
     method = Method() if rounds is None else Method(min_rounds=min(5, rounds), max_rounds=rounds)
     with output_files(output) as (file,), executor_of(executor) as pool:
         report = run(
             cases, GpuDevice.get(gpu_index), pool, peers=peers != "none", both_ways=both_ways,
-            method=method, time_budget_s=time_budget or float("inf"),
+            method=method, time_budget_s=time_budget or float("inf"), table=table,
             measured_by=measured_by or getpass.getuser(), note=note,
         )  # fmt: skip
         if file is not None:
             file.write(json.dumps(report, indent=1).encode() + b"\n")
+    if plot:
+        from ptxgen.benchmark.grouped_plot import plot_grouped
+
+        plot_grouped(report, Path(plot))
     if as_json:
         print_json(report.pop("schema"), report)
     else:
