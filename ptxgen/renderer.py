@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from jinja2.ext import Extension
 
-from ptxgen.errors import RenderError
+from ptxgen.errors import EmulationError, PtxError, RenderError
 from ptxgen.plans import Plan
 
 MARK_START, MARK_END = "\x01", "\x02"
@@ -36,6 +36,13 @@ class Rendered:
         if line is None or not 1 <= line <= len(self.template_lines):
             return ""
         return self.template_lines[line - 1]
+
+    def located(self, error: PtxError | EmulationError) -> PtxError | EmulationError:
+        """The same error, its message naming the template line, too."""
+        where = self.template_line(error.line)
+        if where:
+            error.args = (f"{error} ({where})",)
+        return error
 
 
 class _LineMarks(Extension):

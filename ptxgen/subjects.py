@@ -40,10 +40,7 @@ class Subject:
 
     def located(self, error: PtxError | EmulationError) -> PtxError | EmulationError:
         """The same error, its message naming the template line, too."""
-        where = self.template_line(error.line)
-        if where:
-            error.args = (f"{error} ({where})",)
-        return error
+        return error if self.rendered is None else self.rendered.located(error)
 
 
 def gemm_subject(

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import ArgumentError, LaunchError
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands
 from ptxgen.packing import storage
@@ -51,6 +52,8 @@ class Trial:
     verdict: Verdict
     stray_bytes: int
     """Bytes outside D, between its rows or around it, that were written."""
+    worst_group: int | None = None
+    """Grouped: the group whose verdict it is, the worst."""
 
     @property
     def ok(self) -> bool:
@@ -112,28 +115,50 @@ def run_operands(
         **buffer_contents(problem, operands),
         "d": bytes([POISON]) * problem.extent_bytes("d"),
     }
-    starts, images, addresses = {}, {}, {}
+    images = {}
+    for name, content in contents.items():
+        alignment = getattr(problem, f"{name}_alignment", ALLOCATION_ALIGNMENT)
+        start = guard + alignment % ALLOCATION_ALIGNMENT
+        images[name] = (start, bytes([POISON]) * start + content + bytes([POISON]) * guard)
+
+    def launch_it(addresses: Mapping[str, int]) -> None:
+        if problem.m and problem.n:
+            device.launch(launch, ptx, addresses)
+
+    seconds, left = launch_on(device, images, launches, launch_it)
+    raw = np.frombuffer(left, np.uint8)
+    d, stray = poisoned_d(problem, raw, images["d"][0], [(0, 0, problem.m)])
+    return Run(d, stray, seconds)
+
+
+def launch_on(
+    device: Device,
+    images: Mapping[str, tuple[int, bytes]],
+    launches: int,
+    launch: Callable[[Mapping[str, int]], None],
+) -> tuple[tuple[float, ...], bytes]:
+    """Launch on allocations that hold `images`, each with the byte at which its buffer starts.
+
+    D's image is written before every launch. launch: takes the buffers' addresses.
+
+    Returns: seconds of each launch, until its result was there; and what D's allocation holds then.
+    """
+    addresses, seconds = {}, []
     with ExitStack() as stack:
-        for name, content in contents.items():
-            alignment = getattr(problem, f"{name}_alignment", ALLOCATION_ALIGNMENT)
-            starts[name] = guard + alignment % ALLOCATION_ALIGNMENT
-            before, after = bytes([POISON]) * starts[name], bytes([POISON]) * guard
-            images[name] = before + content + after
-            base = device.alloc(len(images[name]))
+        for name, (start, image) in images.items():
+            base = device.alloc(len(image))
             stack.callback(device.free, base)
-            device.write(base, images[name])
-            addresses[name] = base + starts[name]
-        seconds = []
+            device.write(base, image)
+            addresses[name] = base + start
+        start, image = images["d"]
+        base = addresses["d"] - start
         for _ in range(launches):
-            device.write(addresses["d"] - starts["d"], images["d"])
+            device.write(base, image)
             began = time.perf_counter()
-            if problem.m and problem.n:
-                device.launch(launch, ptx, addresses)
+            launch(addresses)
             device.read(addresses["d"], 0)
             seconds.append(time.perf_counter() - began)
-        raw = device.read(addresses["d"] - starts["d"], len(images["d"]))
-    d, stray = _split(problem, np.frombuffer(raw, np.uint8), starts["d"])
-    return Run(d, stray, tuple(seconds))
+        return tuple(seconds), device.read(base, len(image))
 
 
 def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[str, bytes]]:
@@ -194,16 +219,22 @@ def _storage(x: Any, name: str, nbytes: int) -> bytes:
     return np.lib.stride_tricks.as_strided(words, (nbytes // x.itemsize,), (x.itemsize,)).tobytes()
 
 
-def _split(problem: Gemm, raw: Any, start: int) -> tuple[Any, int]:
-    """D, which begins at byte `start` of `raw`, and how many bytes outside it are not poison."""
+def poisoned_d(
+    problem: Gemm | GroupedGemm, raw: Any, start: int, parts: Sequence[tuple[int, int, int]]
+) -> tuple[Any, int]:
+    """D, of d_shape, which begins at byte `start` of `raw`, and how many bytes are no longer poison
+    outside the parts of it that a kernel writes: (matrix, first row, number of rows)."""
     kind = numpy_dtype(problem.d)
-    if not problem.m or not problem.n:
-        return np.empty((problem.m, problem.n), kind), int(np.count_nonzero(raw != POISON))
+    *matrices, rows, columns = shape = problem.d_shape
+    if 0 in shape:
+        return np.empty(shape, kind), int(np.count_nonzero(raw != POISON))
     pitch = problem.stride("d") * kind.itemsize
-    width = problem.n * kind.itemsize
+    group = problem.group_stride("d") * kind.itemsize if isinstance(problem, GroupedGemm) else 0
+    window = np.lib.stride_tricks.as_strided
+    layout = ((*(matrices or [1]), rows, columns * kind.itemsize), (group, pitch, 1))
+    values = np.ascontiguousarray(window(raw[start:], *layout)).view(kind)
     inside = np.zeros(raw.size, bool)
-    rows = np.lib.stride_tricks.as_strided(inside[start:], (problem.m, width), (pitch, 1))
-    rows[...] = True
-    values = np.lib.stride_tricks.as_strided(raw[start:], (problem.m, width), (pitch, 1))
-    stray = int(np.count_nonzero(raw[~inside] != POISON))
-    return np.ascontiguousarray(values).view(kind), stray
+    places = window(inside[start:], *layout)
+    for matrix, first, count in parts:
+        places[matrix, first : first + count] = True
+    return values.reshape(shape), int(np.count_nonzero(raw[~inside] != POISON))

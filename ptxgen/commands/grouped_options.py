@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -70,7 +71,7 @@ class GroupedSelection:
 
         return device_sizes(self.problem, self.rows)
 
-    @property
+    @cached_property
     def config(self) -> Any:
         """The config: what was given, and the best of the rest.
 
@@ -86,6 +87,20 @@ class GroupedSelection:
 
         expected = -(-sum(self.rows) // len(self.rows))
         return choose_swap(self.problem, expected, chosen=self.chosen).config
+
+    @property
+    def described(self) -> dict[str, object]:
+        """What a report in JSON says of the problem beyond the config."""
+        rows, swapped = list(self.rows), self.config.swap_ab
+        return {"mode": self.problem.mode, "rows": rows, "swap_ab": swapped}
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """The same for people."""
+        return {
+            "operands": "swapped: B on the MMA's rows" if self.config.swap_ab else "not swapped",
+            "rows of the groups": ", ".join(map(str, self.rows)),
+        }
 
 
 def select_grouped(values: dict[str, Any]) -> GroupedSelection:

@@ -182,6 +182,16 @@ class Selection:
         """
         return self.kernel.default_config(self.problem, **self.fixed, **self.chosen)
 
+    @property
+    def described(self) -> dict[str, object]:
+        """What a report in JSON says of the problem beyond the config."""
+        return {}
+
+    @property
+    def shown(self) -> dict[str, object]:
+        """The same for people."""
+        return {}
+
 
 def select(values: dict[str, Any]) -> Selection:
     """The problem and config that a command's options describe.

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from ptxgen.commands.grouped_options import GROUPED, grouped_options
+from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import (
     TARGETS,
     config_options,
@@ -13,7 +13,6 @@ from ptxgen.commands.options import (
     select,
 )
 from ptxgen.commands.output import (
-    finite,
     json_option,
     note,
     output_files,
@@ -22,7 +21,7 @@ from ptxgen.commands.output import (
     print_table,
     read_text,
 )
-from ptxgen.errors import ArgumentError, EmulationError, PtxError, WrongResultError
+from ptxgen.errors import ArgumentError
 
 
 @click.command("run")
@@ -75,9 +74,7 @@ def command(
     if target in (*TARGETS, GROUPED) and (launch_path or save):
         raise click.UsageError("--launch and --save belong to a FILE")
     if target == GROUPED:
-        from ptxgen.commands.grouped_run import run_grouped
-
-        run_grouped(open_device(device_name, exact), data, seed, exact, as_json, values)
+        _run_grouped(device_name, data, seed, exact, as_json, values)
     elif target in TARGETS:
         _run_gemm(device_name, data, seed, exact, as_json, values)
     elif launch_path is None:
@@ -111,86 +108,38 @@ def open_device(name: str, exact: bool = False) -> Any:
 def _run_gemm(
     device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
 ) -> None:
+    from ptxgen.commands.trial_report import run_and_report
     from ptxgen.kernels import k_parts, unit_of
-    from ptxgen.renderer import render
-    from ptxgen.trial import digest, run_gemm
+    from ptxgen.trial import run_gemm
 
-    selection = select(values)
-    config = selection.config
-    device = open_device(device_name, exact)
-    properties = getattr(device, "properties", None)
-    plan = selection.kernel.plan(
-        selection.problem, config, *([properties.num_sms] if properties else [])
-    )
-    rendered = render(plan)
-    ptx = rendered.text
-    try:
-        trial = run_gemm(
-            selection.problem,
-            plan.launch,
-            ptx,
-            device,
-            tile=(config.tile_m, config.tile_n),
-            data=data,
-            seed=seed,
-            exact=exact,
-            unit=unit_of(config),
+    selection, device = select(values), open_device(device_name, exact)
+
+    def run(launch: Any, ptx: str, config: Any) -> Any:
+        return run_gemm(
+            selection.problem, launch, ptx, device, tile=(config.tile_m, config.tile_n),
+            data=data, seed=seed, exact=exact, unit=unit_of(config),
             k_parts=k_parts(config, selection.problem),
-        )
-    except (PtxError, EmulationError) as error:
-        where = rendered.template_line(error.line)
-        if where:
-            error.args = (f"{error} ({where})",)
-        raise
-    verdict = trial.verdict
-    if as_json:
-        print_json(
-            "ptxgen.run/1",
-            {
-                "ok": trial.ok,
-                "device": trial.device,
-                "kernel": plan.kernel,
-                "config": str(config),
-                "data": data,
-                "seed": seed,
-                "ptx_sha256": digest(ptx),
-                "seconds": trial.seconds,
-                "load_seconds": trial.load_seconds,
-                "max_error_over_bound": finite(verdict.max_error_over_bound),
-                "worst": {
-                    "index": verdict.worst,
-                    "error": finite(verdict.worst_error),
-                    "bound": verdict.worst_bound,
-                },
-                "worst_block_rms": finite(verdict.worst_block_rms),
-                "exact_elements": verdict.exact_elements,
-                "exact_mismatches": verdict.exact_mismatches,
-                "stray_bytes": trial.stray_bytes,
-            },
-        )
-    else:
-        row, column = verdict.worst
-        facts = {
-            "result": "ok" if trial.ok else "WRONG",
-            "device": trial.device,
-            "config": str(config),
-            "PTX sha256": digest(ptx),
-            "inputs": f"{data}, seed {seed}",
-            "seconds": trial.seconds,
-            "largest error": f"{verdict.max_error_over_bound:.3g} of its bound, at "
-            f"D[{row},{column}]: {verdict.worst_error:.3g} of {verdict.worst_bound:.3g}",
-            "worst 8 x 8 block": f"{verdict.worst_block_rms:.3g} of its allowed RMS error",
-            "bytes written outside D": trial.stray_bytes,
-        }
-        if verdict.exact_elements:
-            facts["bit for bit"] = (
-                f"{verdict.exact_elements - verdict.exact_mismatches} of "
-                f"{verdict.exact_elements} elements as the tensor core sums"
-            )
-        print_facts("", facts)
-    if not trial.ok:
-        stray = f"; {trial.stray_bytes} bytes outside D were written" if trial.stray_bytes else ""
-        raise WrongResultError(f"{verdict}{stray}")
+        )  # fmt: skip
+
+    run_and_report(selection, device, run, data, seed, as_json)
+
+
+def _run_grouped(
+    device_name: str, data: str, seed: int, exact: bool, as_json: bool, values: dict[str, Any]
+) -> None:
+    from ptxgen.commands.trial_report import run_and_report
+    from ptxgen.grouped_trial import run_grouped
+
+    selection, device = select_grouped(values), open_device(device_name, exact)
+
+    def run(launch: Any, ptx: str, config: Any) -> Any:
+        return run_grouped(
+            selection.problem, selection.sizes, launch, ptx, device,
+            tile=(config.tile_m, config.tile_n), data=data, seed=seed, exact=exact,
+            unit=selection.kernel.UNIT,
+        )  # fmt: skip
+
+    run_and_report(selection, device, run, data, seed, as_json)
 
 
 def _run_file(
