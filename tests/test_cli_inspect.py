@@ -41,6 +41,12 @@ def test_the_smem_map_of_a_config_fits_its_launch() -> None:
     assert end <= data["launch"]["dynamic_smem_bytes"]
 
 
+def test_a_kernel_without_mbarriers_and_tensor_maps_shows_no_empty_tables() -> None:
+    shown = run("inspect", "gemm", "--arch", "sm_80").stdout
+    assert "Shared memory" in shown
+    assert not any(title in shown for title in ("mbarriers", "Tensor maps", "at least us"))
+
+
 def test_a_small_problem_is_bound_by_memory_and_a_large_one_by_arithmetic() -> None:
     small = read_json("inspect", "gemm", "--m", "16", "--n", "8192", "--k", "8192")
     large = read_json("inspect", "gemm", "--m", "8192", "--n", "8192", "--k", "8192")

@@ -5,6 +5,7 @@ from typing import Any
 
 from ptxgen.commands.grouped_options import select_grouped
 from ptxgen.commands.output import print_facts, print_json, print_table
+from ptxgen.commands.plan_report import plan_data, print_plan
 
 
 def inspect_grouped(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:
@@ -23,43 +24,13 @@ def inspect_grouped(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) 
         print_json(
             "ptxgen.inspection/1",
             {
-                "kernel": plan.kernel,
-                "config": str(config),
-                "target": plan.target,
-                "version": plan.version,
+                **plan_data(plan, config),
                 "swap_ab": config.swap_ab,
-                "smem_map": [asdict(r) for r in plan.smem_map],
-                "barriers": [asdict(b) for b in plan.barriers],
-                "parts": plan.parts,
-                "launch": asdict(plan.launch),
                 **({"why": reasons} if reasons else {}),
             },
         )
         return
-    print_facts(
-        "Config",
-        {
-            "name": str(config),
-            "kernel": f"{plan.kernel} for {plan.target}, PTX .version {plan.version}",
-            "operands": "swapped: B on the MMA's rows" if config.swap_ab else "not swapped",
-            "parts": ", ".join(plan.parts.values()),
-        },
-    )
-    print_table(
-        f"Shared memory: {plan.launch.dynamic_smem_bytes} B",
-        ("offset", "bytes", "region", "what"),
-        [(r.offset, r.nbytes, r.name, r.what) for r in plan.smem_map],
-    )
-    print_table(
-        "mbarriers",
-        ("name", "count", "arrivals", "bytes", "who arrives", "who waits"),
-        [
-            (b.name, b.count, b.arrivals, b.tx_bytes, b.who_arrives, b.who_waits)
-            for b in plan.barriers
-        ],
-    )
-    grid = " x ".join(map(str, plan.launch.grid_ctas))
-    print_facts("Launch", {"grid": f"{grid} CTAs", "threads": plan.launch.cta_threads[0]})
+    print_plan(plan, config, selection.shown)
     if reasons is not None:
         print_facts("Why", {"choice": reasons["choice"], "GPU": reasons["gpu"]})
         print_table(

@@ -1,6 +1,5 @@
 """`ptxgen inspect`: what is in a config, a PTX file or a cubin."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -57,94 +56,34 @@ def command(
 
 
 def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
-    from ptxgen.inspection.config_descriptors import config_descriptors
+    from ptxgen.commands.plan_report import plan_data, print_plan
     from ptxgen.inspection.roofline import rooflines
 
     selection = select(values)
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
-    launch = plan.launch
-    maps = {p.name: p.value for p in launch.params if p.kind == "tensor_map"}
-    fields = config_descriptors(plan, config)
-    tmem = getattr(config, "tmem", None)
     roofs = rooflines(problem, plan.target, (config.tile_m, config.tile_n))
     if as_json:
         print_json(
             "ptxgen.inspection/1",
             {
-                "kernel": plan.kernel,
-                "config": str(config),
-                "target": plan.target,
-                "version": plan.version,
-                "smem_map": [asdict(r) for r in plan.smem_map],
-                "barriers": [asdict(b) for b in plan.barriers],
-                "parts": plan.parts,
-                "descriptors": {
-                    name: [asdict(f) for f in decoded] for name, decoded in fields.items()
-                },
-                "tmem_map": [asdict(r) for r in tmem.regions] if tmem else [],
-                "tmem_readers": [asdict(r) for r in config.accumulator.readers] if tmem else [],
-                "launch": asdict(launch),
+                **plan_data(plan, config),
                 "flop": problem.flop,
                 "compulsory_bytes": problem.compulsory_bytes,
                 "roofline": [{**asdict(r), "limit": r.limit} for r in roofs],
             },
         )
         return
-    print_facts(
-        "Config",
-        {
-            "name": str(config),
-            "kernel": f"{plan.kernel} for {plan.target}, PTX .version {plan.version}",
-            "parts": ", ".join(plan.parts.values()),
-        },
-    )
-    print_table(
-        f"Shared memory: {launch.dynamic_smem_bytes} B",
-        ("offset", "bytes", "region", "what"),
-        [(r.offset, r.nbytes, r.name, r.what) for r in plan.smem_map],
-    )
-    for name, decoded in fields.items():
-        print_table(
-            name,
-            ("bits", "field", "raw", "meaning"),
-            [(f.bits, f.name, f"{f.raw:#x}", f.meaning) for f in decoded],
-        )
-    if tmem:
-        _print_tensor_memory(config)
-    print_table(
-        "Tensor maps (innermost dimension first)",
-        ("parameter", "buffer", "type", "dims", "strides B", "box", "swizzle"),
-        [
-            (name, m.buffer, m.element_type, _sizes(m.dims), _sizes(m.strides_bytes),
-             _sizes(m.box), m.swizzle)
-            for name, m in maps.items()
-        ],
-    )  # fmt: skip
-    print_table(
-        "mbarriers",
-        ("name", "count", "arrivals", "bytes", "who arrives", "who waits"),
-        [(b.name, b.count, b.arrivals, b.tx_bytes, b.who_arrives, b.who_waits)
-         for b in plan.barriers],
-    )  # fmt: skip
-    print_table(
-        f"Launch of {problem.m} x {problem.n} x {problem.k}",
-        ("", ""),
-        [
-            ("grid", f"{_sizes(launch.grid_ctas)} CTAs"),
-            ("cluster", f"{_sizes(launch.cluster_ctas)} CTAs"),
-            ("CTA", f"{_sizes(launch.cta_threads)} threads"),
-            *(
-                (f"parameter {p.name}", f"{p.kind} {p.value}")
-                for p in launch.params
-                if p.kind != "tensor_map"
-            ),
-        ],
-    )
+    print_plan(plan, config, {"problem": f"{problem.m} x {problem.n} x {problem.k}"})
     intensity = problem.flop / max(1, problem.compulsory_bytes)
+    facts = (
+        f"{problem.flop:.4g} FLOP, {problem.compulsory_bytes} B at least, {intensity:.4g} FLOP/B"
+    )
+    if not roofs:
+        print_facts("", {"work": facts, "roofline": f"no GPU of {plan.target} with known rates"})
+        return
     print_table(
-        f"Roofline from published rates: {problem.flop:.4g} FLOP, {problem.compulsory_bytes} B "
-        f"at least, {intensity:.4g} FLOP/B",
+        f"Roofline from published rates: {facts}",
         ("GPU", "at least us", "limit", "arithmetic us", "DRAM us", "tile traffic B", "waves"),
         [
             (r.gpu, r.seconds * 1e6, r.limit, r.flop_seconds * 1e6, r.dram_seconds * 1e6,
@@ -152,22 +91,6 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
             for r in roofs
         ],
     )  # fmt: skip
-
-
-def _print_tensor_memory(config: Any) -> None:
-    """The map of tensor memory, and which epilogue warp reads what of an accumulator."""
-    tmem, layout = config.tmem, config.accumulator
-    print_table(
-        f"Tensor memory: {tmem.used_columns} of 512 columns used, {tmem.allocated_columns} "
-        "allocated. Two accumulators let a tile's epilogue run during the next tile",
-        ("column", "columns", "region", "what"),
-        [(r.column, r.columns, r.name, r.what) for r in tmem.regions],
-    )
-    print_table(
-        f"Accumulator, layout {layout.letter}: what each epilogue warp reads",
-        ("warp", "lanes", "rows of the MMA", "columns of the MMA"),
-        [(r.warp + 4, r.lanes, r.rows, r.columns) for r in layout.readers],
-    )
 
 
 def _inspect_file(path: str, sass: bool, forms: bool, as_json: bool) -> None:
@@ -245,6 +168,7 @@ def _inspect_ptx(text: str, forms: bool, as_json: bool) -> None:
 
 
 def _inspect_cubin(content: bytes, sass: bool, as_json: bool) -> None:
+    from ptxgen.commands.plan_report import sizes
     from ptxgen.inspection.cubin import read_cubin
     from ptxgen.inspection.sass import disassemble
 
@@ -267,13 +191,9 @@ def _inspect_cubin(content: bytes, sass: bool, as_json: bool) -> None:
                 "static smem": f"{kernel.static_smem_bytes} B",
                 "named barriers": kernel.barriers,
                 "parameters": f"{len(kernel.parameters)} in {kernel.parameter_bytes} B",
-                "threads": _sizes(kernel.max_threads or kernel.required_threads or ()),
+                "threads": sizes(kernel.max_threads or kernel.required_threads or ()),
                 "SASS instructions": kernel.instructions,
             },
         )
     if listing is not None:
         click.echo(listing)
-
-
-def _sizes(values: Sequence[int]) -> str:
-    return " x ".join(map(str, values))
