@@ -151,6 +151,11 @@ def operand_map_params(problem: Gemm, config: Tcgen05Config) -> list[Param]:
     ]
 
 
+def epilogue_part(config: Tcgen05Config) -> str:
+    """The part that takes accumulators to D."""
+    return f"epilogue_{config.store}{'_swapped' if config.swap_ab else ''}_tcgen05"
+
+
 def frame_fields(config: Tcgen05Config) -> dict[str, object]:
     """What the frame and the parts that are the same in all kernels print."""
     return {

@@ -46,7 +46,7 @@ LAYERS = (
         "operands",
         "grouped_operands",
     },
-    {"plans", "tcgen05_config", "tcgen05_plans"},
+    {"plans", "tcgen05_config", "tcgen05_choice", "tcgen05_plans"},
     {"kernels"},
     {"renderer"},
     {

@@ -40,7 +40,9 @@ def test_template_lines_fit_120_columns_but_for_one_instruction(name: str) -> No
 
 
 def test_every_part_and_macro_file_is_used() -> None:
-    files = (*TEMPLATES.rglob("*.j2"), *TEMPLATES.parent.glob("ptxgen/kernels/*.py"))
+    plans = ("kernels/*.py", "tcgen05_plans.py")
+    files = [*TEMPLATES.rglob("*.j2")]
+    files += [path for glob in plans for path in TEMPLATES.parent.glob(f"ptxgen/{glob}")]
     sources = "\n".join(p.read_text() for p in files)
     stems = [Path(name).name.removesuffix(".ptx.j2") for name in NAMES if "/" in name]
     families = ("scale", "epilogue", "mainloop", "producer", "scheduler")

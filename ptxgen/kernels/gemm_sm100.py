@@ -18,14 +18,16 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
 from ptxgen.layout import MMA_K_BYTES, align_up
-from ptxgen.operand_maps import check_d_fits_tma, check_operand, d_fits_tma
+from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.plans import Plan
 from ptxgen.problem import INTEGERS, NARROW_FLOATS, Gemm
+from ptxgen.tcgen05_choice import CLUSTERS, DEFAULT_STAGES, check_order, default_shape
 from ptxgen.tcgen05_config import SWIZZLES, TARGET, TARGETS, Tcgen05Config
 from ptxgen.tcgen05_descriptors import InstructionDescriptor
 from ptxgen.tcgen05_plans import (
     NUM_SMS,
     barriers,
+    epilogue_part,
     frame_fields,
     launch,
     operand_map_params,
@@ -43,11 +45,6 @@ I8_TARGETS = ("sm_100a",)
 SCALES = ("none", "tensor", "rowcol")
 KINDS = {"bf16": "f16", "f16": "f16", "tf32": "tf32"}
 """Format of A -> kind; narrow floats are f8f6f4, integers are i8."""
-SWAPPED_ROWS = 64
-"""Operands are swapped unasked up to this many rows of A. A guess, no Blackwell was at hand:
-DeepGEMM swaps its grouped products always."""
-DEFAULT_STAGES = 8
-"""Stages beyond which more are not chosen unasked."""
 
 
 @dataclass(frozen=True)
@@ -135,21 +132,12 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     kind = chosen.pop("kind", None)
     check_known(NAME, Config, chosen)
     check_operands(problem)
-    values: dict[str, int | str] = dict(static_fields(problem, Config))
-    swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
-    values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
-    values.update(chosen)
+    values = {**static_fields(problem, Config), **default_shape(problem, chosen)}
     swizzle = int(values.setdefault("swizzle_bytes", 128))
     values.setdefault("tile_k", (swizzle or 128) // dtype(problem.a).bytes)
-    values.setdefault("swap_ab", problem.m <= SWAPPED_ROWS and _can_swap(problem, values))
-    swapped = bool(values["swap_ab"])
+    swapped, group = bool(values["swap_ab"]), int(values["cta_group"])
     rows, columns = (problem.n, problem.m) if swapped else (problem.m, problem.n)
-    names = ("tile_n", "tile_m", "cluster_n") if swapped else ("tile_m", "tile_n", "cluster_m")
-    if "cta_group" not in values:
-        alone = names[2] in chosen and int(chosen[names[2]]) % 2
-        values["cta_group"] = 1 if rows <= 128 or alone else 2
-    group = int(values["cta_group"])
-    values.setdefault(names[2], group)
+    names = ("tile_n", "tile_m") if swapped else ("tile_m", "tile_n")
     if names[0] not in values:
         single = group == 2 and swapped
         values[names[0]] = 64 if rows <= 64 * group and not single else 128
@@ -170,18 +158,10 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     return config
 
 
-def _can_swap(problem: Gemm, values: dict[str, int | str]) -> bool:
-    """Whether operands may be swapped unasked: nothing was chosen along M or N."""
-    fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(values)
-    return not fixed and (values["store"] == "global" or dtype(problem.d).bytes == 2)
-
-
 def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
     base = default_config(problem, target=target)
-    for cta_group, (cluster_m, cluster_n) in (
-        (1, (1, 1)), (1, (2, 1)), (1, (1, 2)), (2, (2, 1)), (2, (4, 1)), (2, (2, 2)),
-    ):  # fmt: skip
+    for cta_group, cluster_m, cluster_n in CLUSTERS:
         for tile_m in (64, 128):
             for tile_n in range(8, 257, 8):
                 for swizzle_bytes in SWIZZLES:
@@ -220,11 +200,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_plain_tcgen05",
             "scale": _scale_part(config),
-            "epilogue": (
-                f"epilogue_{config.store}_swapped_tcgen05"
-                if config.swap_ab
-                else f"epilogue_{config.store}_tcgen05"
-            ),
+            "epilogue": epilogue_part(config),
         },
         fields=_fields(config),
     )
@@ -244,13 +220,8 @@ def check_operands(problem: Gemm) -> None:
         )
     if problem.scale not in SCALES:
         raise ConfigError(f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}")
-    for operand, transposed in (("a", problem.layout[0] == "t"), ("b", problem.layout[1] == "n")):
-        kind = dtype(getattr(problem, operand))
-        if transposed and kind.is_packed:
-            raise ConfigError(
-                f"layout={problem.layout}: {operand.upper()} of {kind} must be K-major, since "
-                "tcgen05 transposes whole bytes only; try layout=nt"
-            )
+    check_order(problem)
+    for operand in ("a", "b"):
         check_operand(problem, operand)
 
 

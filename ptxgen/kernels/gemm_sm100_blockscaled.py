@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ptxgen.arch import arch
 from ptxgen.config_rules import with_most_stages
-from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
 from ptxgen.kernels.blockscaled_config import (
@@ -33,7 +32,6 @@ from ptxgen.operand_maps import (
     check_byte_operand,
     check_d_fits_tma,
     check_operand,
-    d_fits_tma,
 )
 from ptxgen.plans import Plan
 from ptxgen.problem import MICRO_SCALES, Gemm
@@ -45,11 +43,13 @@ from ptxgen.scale_tiles import (
     ScaleTile,
     num_atoms,
 )
+from ptxgen.tcgen05_choice import CLUSTERS, DEFAULT_STAGES, check_order, default_shape
 from ptxgen.tcgen05_config import TARGET, TARGETS
 from ptxgen.tcgen05_descriptors import BlockScaledDescriptor, SmemDescriptor
 from ptxgen.tcgen05_plans import (
     NUM_SMS,
     barriers,
+    epilogue_part,
     frame_fields,
     launch,
     operand_map_params,
@@ -66,10 +66,6 @@ CORE_BYTES = 128
 """Eight rows of 16 bytes: the stride between groups of rows of an atom of scales."""
 NVF4_VERSION = "8.7"
 """First `.version` with mxf4nvf4 on sm_100a."""
-SWAPPED_ROWS = 64
-"""Operands are swapped unasked up to this many rows of A. A guess, see gemm_sm100."""
-DEFAULT_STAGES = 8
-"""Stages beyond which more are not chosen unasked."""
 
 
 def check_operands(problem: Gemm) -> None:
@@ -86,13 +82,8 @@ def check_operands(problem: Gemm) -> None:
             f"accumulate={problem.accumulate} must be fast: the Tensor Core scales every block "
             "itself, so there is nothing to promote"
         )
-    for operand, transposed in (("a", problem.layout[0] == "t"), ("b", problem.layout[1] == "n")):
-        kind = dtype(getattr(problem, operand))
-        if transposed and kind.is_packed:
-            raise ConfigError(
-                f"layout={problem.layout}: {operand.upper()} of {kind} must be K-major, since "
-                "tcgen05 transposes whole bytes only; try layout=nt"
-            )
+    check_order(problem)
+    for operand in ("a", "b"):
         if (problem.a, problem.b) == ("e2m1", "e2m1"):
             check_byte_operand(problem, operand)
         else:
@@ -106,22 +97,10 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     """
     check_known(NAME, Config, chosen)
     check_operands(problem)
-    values: dict[str, int | str] = dict(static_fields(problem, Config))
-    swaps_wide = chosen.get("swap_ab") and dtype(problem.d).bytes != 2
-    values["store"] = "tma" if d_fits_tma(problem) and not swaps_wide else "global"
-    values["kind"] = micro_kind(problem.a, problem.b, problem.scale)
-    values.update(chosen)
+    shape = {"kind": micro_kind(problem.a, problem.b, problem.scale), **chosen}
+    values = {**static_fields(problem, Config), **default_shape(problem, shape)}
     values.setdefault("tile_k", TILE_K_BYTES * (1 if values["kind"] == "mxf8f6f4" else 2))
-    fixed = {"tile_m", "tile_n", "cluster_m", "cluster_n"} & set(chosen)
-    stores = values["store"] == "global" or dtype(problem.d).bytes == 2
-    values.setdefault("swap_ab", problem.m <= SWAPPED_ROWS and not fixed and stores)
-    swapped = bool(values["swap_ab"])
-    rows, columns = (problem.n, problem.m) if swapped else (problem.m, problem.n)
-    width, cluster = ("tile_m", "cluster_n") if swapped else ("tile_n", "cluster_m")
-    if "cta_group" not in values:
-        alone = cluster in chosen and int(chosen[cluster]) % 2
-        values["cta_group"] = 1 if rows <= ATOM_ROWS or alone else 2
-    values.setdefault(cluster, values["cta_group"])
+    width, columns = ("tile_m", problem.m) if values["swap_ab"] else ("tile_n", problem.n)
     values.setdefault(width, min(192, fitting_columns(columns)))
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
@@ -142,9 +121,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
 def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
     kind = default_config(problem, target=target).kind
-    for cta_group, (cluster_m, cluster_n) in (
-        (1, (1, 1)), (1, (2, 1)), (1, (1, 2)), (2, (2, 1)), (2, (4, 1)), (2, (2, 2)),
-    ):  # fmt: skip
+    for cta_group, cluster_m, cluster_n in CLUSTERS:
         for tile_n in range(TILE_N_STEP, 257, TILE_N_STEP):
             for accumulators in (1, 2):
                 for scheduler in ("static", "clc"):
@@ -185,11 +162,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_scaled_tcgen05",
             "scale": "scale_none",
-            "epilogue": (
-                f"epilogue_{config.store}_swapped_tcgen05"
-                if config.swap_ab
-                else f"epilogue_{config.store}_tcgen05"
-            ),
+            "epilogue": epilogue_part(config),
         },
         fields=_fields(config),
     )

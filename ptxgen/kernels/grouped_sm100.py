@@ -32,8 +32,9 @@ from ptxgen.operand_maps import (
 )
 from ptxgen.plans import Plan
 from ptxgen.problem import INTEGERS, NARROW_FLOATS
+from ptxgen.tcgen05_choice import DEFAULT_STAGES
 from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
-from ptxgen.tcgen05_plans import NUM_SMS, ONE_CTA_BYTES, barriers, smem_map
+from ptxgen.tcgen05_plans import NUM_SMS, ONE_CTA_BYTES, barriers, epilogue_part, smem_map
 
 __all__ = ["NAME", "NUM_SMS", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
            "default_config", "plan"]  # fmt: skip
@@ -161,7 +162,7 @@ def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
         rows = max(step, min(DEFAULT_ROWS, align_up(problem.m, step)))
         config = replace(config, tile_m=rows)
     if "stages" not in chosen:
-        config = with_most_stages(config, gemm_sm100.DEFAULT_STAGES)
+        config = with_most_stages(config, DEFAULT_STAGES)
     config.check()
     return config
 
@@ -209,7 +210,7 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
             "mainloop": "mainloop_tcgen05",
             "multiply": "multiply_plain_tcgen05",
             "scale": "scale_raw" if config.d == "s32" else f"scale_grouped_{config.scale}",
-            "epilogue": f"epilogue_{config.store}_swapped_tcgen05",
+            "epilogue": epilogue_part(config),
         },
         fields=_fields(config),
     )
