@@ -17,13 +17,12 @@ from ptxgen.launcher.gemm_arguments import (
 )
 from ptxgen.launcher.placement import (
     HOST,
+    call_on,
     device_at,
     new_device_array,
     numpy_dtype,
     place_of,
-    producers_of,
 )
-from ptxgen.launcher.prepared_calls import prepared_call
 from ptxgen.launcher.scale_arguments import read_scales
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
@@ -142,16 +141,9 @@ def _run(
         addresses = {name: staging.bring(x, copy=name != "d") for name, x in matrices.items()}
         addresses |= {name: staging.bring_dense(x) for name, x in scales.items()}
         d = matrices["d"]
-        if isinstance(target, GpuDevice):
-            operands = [x.operand for x in matrices.values()] + list(scales.values())
-            with producers_of(operands, target, stream):
-                call = prepared_call(
-                    target, (problem, config), lambda: _emit(problem, config, target)
-                )
-                call(addresses, stream)
-        else:
-            rendered, launch = _emit(problem, config, None)
-            target.launch(launch, rendered.text, addresses)
+        operands = [x.operand for x in matrices.values()] + list(scales.values())
+        key = (problem, config)
+        call_on(target, key, lambda gpu: _emit(*key, gpu), operands, addresses, stream)
         if d.operand.host is not None:
             staging.fetch(d, addresses["d"])
 

@@ -13,13 +13,12 @@ from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, output_dtype
 from ptxgen.launcher.placement import (
     HOST,
+    call_on,
     device_at,
     new_device_array,
     numpy_dtype,
     place_of,
-    producers_of,
 )
-from ptxgen.launcher.prepared_calls import prepared_call
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
 from ptxgen.problem import BLOCK_SCALES, SCALES
@@ -299,15 +298,8 @@ def _run(
             name: staging.bring_padded(x, _padded_shape(problem, name, x))
             for name, x in operands.items()
         }
-        if isinstance(target, GpuDevice):
-            with producers_of(operands.values(), target, stream):
-                call = prepared_call(
-                    target, (problem, options), lambda: _emit(problem, options, target)
-                )
-                call(addresses, stream)
-        else:
-            rendered, launch = _emit(problem, options, None)
-            target.launch(launch, rendered.text, addresses)
+        key = (problem, options)
+        call_on(target, key, lambda gpu: _emit(*key, gpu), operands.values(), addresses, stream)
         d = operands["d"]
         if d.host is not None:
             staging.fetch_padded(d, _padded_shape(problem, "d", d), addresses["d"])

@@ -1,6 +1,6 @@
 """placement: which memory the operands of a call are in, and which device works on them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from ptxgen.launch import Device
 from ptxgen.launcher.arrays import Operand
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.device_array import DeviceArray
+from ptxgen.launcher.prepared_calls import prepared_call
 
 EMULATOR = "emulator"
 HOST = "host memory"
@@ -111,3 +112,26 @@ def producers_of(operands: Iterable[Operand], gpu: GpuDevice, stream: int) -> It
     # Also after inputs: a pool may hand their memory out again on the producer's stream.
     for producer in producers:
         gpu.order_after(producer, stream)
+
+
+def call_on(
+    target: Device,
+    key: Hashable,
+    emit: Callable[[GpuDevice | None], tuple[Any, Any]],
+    operands: Iterable[Operand],
+    addresses: Mapping[str, int],
+    stream: int,
+) -> None:
+    """Compute on a GPU, by the prepared call for `key`, or on the emulator.
+
+    emit: makes (rendered text, launch) for a GPU, or for the emulator. operands: whose streams the
+    call waits for. addresses: of buffers, by name.
+
+    Raises: as `emit`, PreparedCall and `Device.launch`.
+    """
+    if isinstance(target, GpuDevice):
+        with producers_of(operands, target, stream):
+            prepared_call(target, key, lambda: emit(target))(addresses, stream)
+    else:
+        rendered, launch = emit(None)
+        target.launch(launch, rendered.text, addresses)

@@ -1,4 +1,4 @@
-"""prepared_calls: calls by what they compute, so that a second one costs only its launch."""
+"""Calls by what they compute, so that a second one costs only its launch."""
 
 import threading
 from collections import OrderedDict

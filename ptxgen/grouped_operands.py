@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.operands import EXACT_SUM, KINDS, POISON, poisoned
+from ptxgen.operands import EXACT_SUM, KINDS, POISON, with_strides
 from ptxgen.problem import FP8, SCALE_BLOCK
 from ptxgen.quantize import cast, quantize_blocks, quantize_rows, quantize_tensor
 
@@ -179,18 +179,6 @@ def _strided(problem: GroupedGemm, operand: str, x: Array) -> Array:
 def _scale_view(problem: GroupedGemm, name: str, x: Array) -> Array:
     strides: tuple[int, ...] = getattr(problem, f"{name}_strides")
     return with_strides(x, strides[: x.ndim] if problem.scale != "tensor" else strides[:1])
-
-
-def with_strides(x: Array, strides: Sequence[int]) -> Array:
-    """A view of poisoned storage that holds x with the given strides, in elements."""
-    if 0 in x.shape:
-        return x
-    length = sum((n - 1) * s for n, s in zip(x.shape, strides, strict=True)) + 1
-    storage = poisoned((length,), x.dtype)
-    steps = tuple(s * x.dtype.itemsize for s in strides)
-    view: Array = np.ndarray(x.shape, x.dtype, storage, strides=steps)
-    view[...] = x
-    return view
 
 
 def storage_bytes(x: Array) -> Array:

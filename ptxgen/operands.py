@@ -1,5 +1,6 @@
 """Operands: input data for a problem, made from a seed, with everything around it poisoned."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,14 +112,14 @@ def _place(
     a = a if problem.layout[0] == "n" else a.T
     b = b if problem.layout[1] == "t" else b.T
     if problem.scale in BLOCK_SCALES and scale_a is not None and scale_b is not None:
-        scale_a = _with_strides(scale_a, problem.scale_a_strides)
-        scale_b = _with_strides(scale_b, problem.scale_b_strides)
+        scale_a = with_strides(scale_a, problem.scale_a_strides)
+        scale_b = with_strides(scale_b, problem.scale_b_strides)
     return Operands(
         _strided(a, problem.stride("a")), _strided(b, problem.stride("b")), scale_a, scale_b
     )
 
 
-def _with_strides(x: Array, strides: tuple[int, int]) -> Array:
+def with_strides(x: Array, strides: Sequence[int]) -> Array:
     """A view of poisoned storage that holds x with the given strides, in elements."""
     if 0 in x.shape:
         return x

@@ -1,35 +1,23 @@
 """What a CTA of grouped_sm90 uses: the map of shared memory and the mbarriers."""
 
 from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS, Config
-from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
+from ptxgen.kernels.wgmma_config import ring_map
+from ptxgen.layout import SmemRegion
 from ptxgen.plans import Barrier
 
 
 def smem_map(config: Config) -> tuple[SmemRegion, ...]:
     """Regions of dynamic shared memory, in order."""
-    a_bytes = align_up(config.a_tile.nbytes, TILE_ALIGNMENT)
-    regions = []
-    for stage in range(config.stages):
-        offset = stage * config.stage_bytes
-        regions.append(SmemRegion(f"a[{stage}]", offset, config.a_tile.nbytes, "A tile"))
-        regions.append(SmemRegion(f"b[{stage}]", offset + a_bytes, config.b_tile.nbytes, "B tile"))
-    end = config.stages * config.stage_bytes
-    for name, nbytes, what in (
-        ("d", config.staging_bytes,
-         f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup"),
+    return ring_map(config, (
+        config.staging_region,
         ("scales", config.scales_bytes * config.stages,
          "block scales per stage, of wgmma's rows, then of its columns"),
         ("work", WORK_BYTES * WORK_SLOTS, "descriptions of the next tiles"),
-        ("full", 8 * config.stages, "mbarriers: stage filled"),
-        ("empty", 8 * config.stages, "mbarriers: stage read"),
+        *config.ring_regions,
         ("landed", 8 * config.stages * config.trims_k, "mbarriers: stage filled, to be trimmed"),
         ("work_full", 8 * WORK_SLOTS, "mbarriers: description written"),
         ("work_empty", 8 * WORK_SLOTS, "mbarriers: description read"),
-    ):  # fmt: skip
-        if nbytes:
-            regions.append(SmemRegion(name, end, nbytes, what))
-            end += nbytes
-    return tuple(regions)
+    ))  # fmt: skip
 
 
 def barriers(config: Config) -> tuple[Barrier, ...]:

@@ -1,44 +1,21 @@
 """What a CTA of gemm_sm90 uses: the map of shared memory and the mbarriers."""
 
 from ptxgen.kernels.sm90_config import PARTIALS_BARRIER_BYTES, Config
-from ptxgen.layout import TILE_ALIGNMENT, DStaging, SmemRegion, align_up
+from ptxgen.kernels.wgmma_config import ring_map
+from ptxgen.layout import SmemRegion
 from ptxgen.plans import Barrier
 
 
 def smem_map(config: Config) -> tuple[SmemRegion, ...]:
     """Regions of dynamic shared memory, in order."""
-    a_bytes = align_up(config.a_tile.nbytes, TILE_ALIGNMENT)
-    regions = []
-    for stage in range(config.stages):
-        offset = stage * config.stage_bytes
-        regions.append(SmemRegion(f"a[{stage}]", offset, config.a_tile.nbytes, "A tile"))
-        regions.append(SmemRegion(f"b[{stage}]", offset + a_bytes, config.b_tile.nbytes, "B tile"))
-    offset = config.stages * config.stage_bytes
-    if config.partials_bytes:
-        regions.append(
-            SmemRegion("partials", offset, config.partials_bytes, "partial sums of this CTA's K")
-        )
-        offset += config.partials_bytes
-    if config.staging_bytes:
-        regions.append(
-            SmemRegion("d", offset, config.staging_bytes,
-                       f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup")
-        )  # fmt: skip
-        offset += config.staging_bytes
-    if config.block_scaled:
-        nbytes = config.scales_bytes * config.stages
-        regions.append(SmemRegion("scales", offset, nbytes, "block scales, A then B, per stage"))
-        offset += nbytes
-    regions.append(SmemRegion("full", offset, 8 * config.stages, "mbarriers: stage filled"))
-    offset += 8 * config.stages
-    regions.append(SmemRegion("empty", offset, 8 * config.stages, "mbarriers: stage read"))
-    if config.partials_bytes:
-        offset += 8 * config.stages
-        regions.append(
-            SmemRegion("partials_full", offset, PARTIALS_BARRIER_BYTES,
-                       "mbarriers: partial sums written; partial sums read")
-        )  # fmt: skip
-    return tuple(regions)
+    barrier_bytes = PARTIALS_BARRIER_BYTES if config.split_k > 1 else 0
+    return ring_map(config, (
+        ("partials", config.partials_bytes, "partial sums of this CTA's K"),
+        config.staging_region,
+        ("scales", config.scales_bytes * config.stages, "block scales, A then B, per stage"),
+        *config.ring_regions,
+        ("partials_full", barrier_bytes, "mbarriers: partial sums written; partial sums read"),
+    ))  # fmt: skip
 
 
 def barriers(config: Config) -> tuple[Barrier, ...]:

@@ -1,8 +1,10 @@
 """What the configs of kernels on wgmma have in common."""
 
+from collections.abc import Iterable
+
 from ptxgen.arch import arch
 from ptxgen.errors import ConfigError
-from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, align_up
+from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, SmemRegion, align_up
 from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
 
 UNIT = "wgmma"
@@ -97,6 +99,20 @@ class WgmmaConfig:
         return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
 
     @property
+    def staging_region(self) -> tuple[str, int, str]:
+        """Name, bytes and use of what D is stored through."""
+        what = f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup"
+        return "d", self.staging_bytes, what
+
+    @property
+    def ring_regions(self) -> tuple[tuple[str, int, str], ...]:
+        """The same of the ring's barriers."""
+        return (
+            ("full", 8 * self.stages, "mbarriers: stage filled"),
+            ("empty", 8 * self.stages, "mbarriers: stage read"),
+        )
+
+    @property
     def bytes_per_stage(self) -> int:
         """Shared memory that one more stage takes, with its full and empty barriers."""
         return self.stage_bytes + self.scales_bytes + 2 * 8
@@ -151,3 +167,20 @@ class WgmmaConfig:
                 f"consumer has {limit}; try a smaller {columns_field}"
                 + ("" if self.warpgroups == 2 else " or warpgroups=2")
             )
+
+
+def ring_map(config: WgmmaConfig, rest: Iterable[tuple[str, int, str]]) -> tuple[SmemRegion, ...]:
+    """Regions of dynamic shared memory: the stages' tiles, then `rest`: (name, bytes, what)."""
+    a_bytes, b_bytes = config.a_tile.nbytes, config.b_tile.nbytes
+    regions = []
+    for stage in range(config.stages):
+        offset = stage * config.stage_bytes
+        b_offset = offset + align_up(a_bytes, TILE_ALIGNMENT)
+        regions.append(SmemRegion(f"a[{stage}]", offset, a_bytes, "A tile"))
+        regions.append(SmemRegion(f"b[{stage}]", b_offset, b_bytes, "B tile"))
+    end = config.stages * config.stage_bytes
+    for name, nbytes, what in rest:
+        if nbytes:
+            regions.append(SmemRegion(name, end, nbytes, what))
+            end += nbytes
+    return tuple(regions)
