@@ -10,7 +10,7 @@ from typing import Any
 from ptxgen.errors import DriverError, ToolMissingError
 
 # PTX ISA that each driver version takes: (major, minor) of cuDriverGetVersion -> .version.
-# Source: PTX ISA release table (shared/reference/ptx.md F2); from 13.0 on, 13.x takes 9.x.
+# Source: PTX ISA 9.0, "Release History"; from 13.0 on, 13.x takes 9.x.
 _MAX_PTX = {
     (12, 0): (8, 0), (12, 1): (8, 1), (12, 2): (8, 2), (12, 3): (8, 3), (12, 4): (8, 4),
     (12, 5): (8, 5), (12, 6): (8, 5), (12, 7): (8, 6), (12, 8): (8, 7), (12, 9): (8, 8),
@@ -181,7 +181,7 @@ def driver_version() -> tuple[int, int]:
 def max_ptx_version(version: tuple[int, int]) -> tuple[int, int] | None:
     """Newest PTX `.version` that a driver of CUDA `version` compiles; None if not known.
 
-    Source: PTX ISA, "Release History"; 13.0 -> 9.0 measured (shared/reference/ptx.md F2).
+    Source: PTX ISA, "Release History"; 13.0 -> 9.0 measured on driver 580.159.
     """
     if version >= (13, 0):
         return 9 + version[0] - 13, version[1]

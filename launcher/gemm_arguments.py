@@ -8,7 +8,7 @@ from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
 """Bytes that TMA asks of base addresses and row strides: host arrays are copied to rows padded to
-it, so that the fast kernels serve them. Source: shared/reference/ptx.md B4."""
+it, so that the fast kernels serve them. Source: CUDA driver API, cuTensorMapEncodeTiled."""
 MAX_ALIGNMENT = 256
 """Alignment of our allocations, and the largest that a problem states."""
 _OUTPUTS = ("bf16", "f16", "f32", "s32")

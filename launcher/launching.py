@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SMEM_BYTES = 49152
 """Dynamic shared memory that a kernel has without opting in.
-Source: shared/reference/ptx.md F4, measured."""
+Measured on an H200: more than this without opting in is CUDA_ERROR_INVALID_VALUE."""
 PORTABLE_CLUSTER_CTAS = 8
 MAX_CLUSTER_CTAS = 16
 """Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""

@@ -44,7 +44,7 @@ def runs_on(target: tuple[int, str], compute_capability: tuple[int, int]) -> boo
 
     A plain target serves every later architecture, an `f` target its family (same major number,
     not an earlier minor one), an `a` target only its own.
-    Source: shared/reference/ptx.md F1, "Portability".
+    Source: PTX ISA 9.0, ".target"; what ptxas 13.0 assembles.
     """
     number, suffix = target
     device = compute_capability[0] * 10 + compute_capability[1]

@@ -25,7 +25,7 @@ ALIGNMENT = 128
 MAX_BASE_ALIGNMENT = 32
 """No tensor map asks more of its base address than this."""
 
-# CUtensorMapDataType. Source: cuda.h (shared/reference/ptx.md B4).
+# CUtensorMapDataType. Source: cuda.h of CUDA 13.0.
 DATA_TYPE_CODES = {
     "uint8": 0, "uint16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6,
     "float32": 7, "float64": 8, "bfloat16": 9, "float32_ftz": 10, "tfloat32": 11,

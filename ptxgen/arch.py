@@ -27,7 +27,8 @@ class Arch:
     """Portable cluster size."""
 
 
-# Source: shared/reference/ptx.md sections F1 and G (ptxas 13.0; CUDA C++ Programming Guide).
+# Source: limits and versions that ptxas 13.0 enforces; CUDA C++ Programming Guide, "Technical
+# Specifications per Compute Capability".
 ARCHS: dict[str, Arch] = {
     a.name: a
     for a in (

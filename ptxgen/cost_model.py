@@ -6,7 +6,7 @@ waves, one per SM at a time. A full wave takes as long as the slowest of these: 
 bandwidth in use and the same compute time.
 
 Source of the constants: benchmarks/peers/h200.json (sustained wgmma and copy rates of an H200) and
-shared/reference/peers.md section 2.1 (bytes per clock of L2 and shared memory).
+DeepGEMM's heuristics for SM90 (bytes per clock of L2 and shared memory).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Matrix descriptors of wgmma: the 64 bits that tell it where an operand tile lies.
 
-Source: PTX ISA 9.0, "Matrix Descriptor Format" (shared/reference/ptx.md A3).
+Source: PTX ISA 9.0, "Matrix Descriptor Format".
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Buffer:
 class TensorMap:
     """Arguments of cuTensorMapEncodeTiled, innermost dimension first.
 
-    Source: CUDA driver API, "Tensor Map Object Management"; shared/reference/ptx.md B4.
+    Source: CUDA driver API, "Tensor Map Object Management".
     """
 
     buffer: str | None

@@ -3,8 +3,8 @@
 An operand tile is filled by TMA boxes and read by wgmma through a matrix descriptor. Both views of
 it are derived here, from one set of facts: dtype, majorness, swizzle, rows and k.
 
-Source: PTX ISA 9.0, "Shared Memory Matrix Layout" and "Tensor Swizzling Modes"
-(shared/reference/ptx.md A4, B2, B6).
+Source: PTX ISA 9.0, "Shared Memory Matrix Layout" and "Tensor Swizzling Modes";
+read back on an H200.
 """
 
 from dataclasses import dataclass

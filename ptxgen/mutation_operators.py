@@ -1,6 +1,6 @@
 """What is done to single instructions: deletions, and the weaker things that they can be turned to.
 
-Source of what each instruction orders: PTX ISA 9.0; shared/reference/ptx.md C.
+Source of what each instruction orders: PTX ISA 9.0, the sections of the instructions.
 """
 
 import re

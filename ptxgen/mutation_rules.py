@@ -1,6 +1,6 @@
 """Rules by which a mutant is equivalent to its original: no schedule on any hardware tells the two
 apart. Each has a name, a reason, and a decision that is made on the text and on who arrived and
-waited where. Source of the reasons: PTX ISA 9.0; shared/reference/ptx.md A7, C, D13.
+waited where. Source of the reasons: PTX ISA 9.0, the sections of the instructions.
 """
 
 from collections.abc import Callable, Collection

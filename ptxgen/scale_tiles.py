@@ -4,7 +4,7 @@ Scales are kept in atoms of 512 bytes: 128 rows (of A, or columns of D) times 4 
 r and scale s stand at byte 16 (r % 32) + 4 (r // 32) + s. Atoms follow each other along K, then
 along rows. One tcgen05.cp takes an atom to 4 columns of tensor memory, where an MMA finds it.
 
-Source: CUTLASS's layout of scale factors, which cuBLAS shares (shared/reference/ptx.md D10).
+Source: CUTLASS 4.7, cutlass/detail/sm100_blockscaled_layout.hpp, whose layout cuBLAS shares.
 """
 
 from dataclasses import dataclass

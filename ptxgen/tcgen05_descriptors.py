@@ -2,8 +2,7 @@
 
 Offsets are in bytes and sizes in elements; only `encode` shifts them.
 
-Source: PTX ISA 9.0, "Shared memory descriptor" and "Instruction descriptor" of the tcgen05 family
-(shared/reference/ptx.md D5, D6).
+Source: PTX ISA 9.0, "Shared memory descriptor" and "Instruction descriptor" of the tcgen05 family.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """What cuTensorMapEncodeTiled accepts, as one pure check that needs no driver.
 
-Source: CUDA 13.0 driver API, cuTensorMapEncodeTiled; accepted limits measured on an H200
-(shared/reference/ptx.md B4).
+Source: CUDA 13.0 driver API, cuTensorMapEncodeTiled; accepted limits measured on an H200.
 """
 
 from math import prod

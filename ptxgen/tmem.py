@@ -3,8 +3,7 @@
 Tensor memory has 128 lanes of 512 columns of 32 bits. An accumulator takes one column for each of
 its columns of D (half as many where a pair of CTAs shares 128 rows).
 
-Source: PTX ISA 9.0, "Tensor Memory" and the data path layouts of tcgen05.mma
-(shared/reference/ptx.md D2, D8).
+Source: PTX ISA 9.0, "Tensor Memory" and the data path layouts of tcgen05.mma.
 """
 
 from dataclasses import dataclass

@@ -230,7 +230,7 @@ def error_bound(problem: Gemm, magnitude: Array, result: Array, share: float = 1
     magnitude: sum over k of |a b| times the scales; result: the float64 reference.
     Every fused sum of L products truncates L + 1 terms at the largest exponent, which is at most
     the magnitude's, and rounds once; promoted sums add float32 roundings.
-    Source: shared/reference/emulator.md section 7.
+    Source: the model of MMA-Sim, arXiv 2511.10909; derivation as above.
     """
     fraction = 13 if problem.a in FP8 else 25
     length = MMA_K_BYTES // dtype(problem.a).bytes

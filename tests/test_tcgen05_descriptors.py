@@ -87,7 +87,7 @@ def _canonical(tile: OperandTile) -> object:
     """CuTe's canonical layout of one MMA's operand, (row, k) -> byte offset before the swizzle.
 
     Built from the descriptor's own fields, as the hardware does. Source: the comments on canonical
-    layouts in CUTLASS, mma_sm100_desc.hpp (shared/reference/ptx.md A4).
+    layouts in CUTLASS, mma_sm100_desc.hpp.
     """
     width, swizzle = tile.dtype.bytes, tile.swizzle_bytes
     word = SmemDescriptor(

@@ -26,7 +26,7 @@ SAMPLE = 34
 MMA_K_BYTES = 32
 FRACTION_BITS = {True: 13, False: 24}
 """Bits below the largest term that a fused sum keeps, for FP8 (True) and others.
-Source: shared/reference/ptx.md A8."""
+Source: MMA-Sim, arXiv 2511.10909; measured on an H200 (docs/hardware-findings.md)."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 As on an H200: a shared::cluster address is rank << 24 | offset, static shared memory starts at
 offset 0x400, and shared and local memory are windows of the generic address space.
-Source: shared/reference/ptx.md C3, F4.
+Source: read back on an H200 (docs/hardware-findings.md).
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Where the bytes of a TMA box lie in global and in shared memory.
 
-Source: PTX ISA 9.0, "Tensors"; measured behaviour in shared/reference/ptx.md B2, B5, B6.
+Source: PTX ISA 9.0, "Tensors"; behaviour measured on an H200: docs/hardware-findings.md.
 """
 
 from collections.abc import Sequence

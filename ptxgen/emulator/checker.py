@@ -3,7 +3,7 @@
 It follows who knows what (clocks), who touched which bytes (shadow memory) and the rules of
 barriers and tensor memory, and hands findings to a Reporter. The order of execution matters only
 for what synchronises with what: every reordering that the observed synchronisation allows is
-covered. Source: shared/reference/emulator.md, section 4.
+covered (docs/checking.md). Source: PTX ISA 9.0, "Memory Consistency Model" and "Async proxy".
 """
 
 import time

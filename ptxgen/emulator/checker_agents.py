@@ -2,7 +2,7 @@
 
 A warp has one clock. Where single lanes acquire or release on their own, strict checking keeps a
 clock per such lane until the warp is synchronised (bar.warp.sync, bar.sync); tolerant checking
-takes a warp for one thread. Source: shared/reference/emulator.md 4.3, "Lanes".
+takes a warp for one thread. Source: PTX ISA 9.0, "bar.warp.sync" and "Morally strong operations".
 """
 
 from collections import deque

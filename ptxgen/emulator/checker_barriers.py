@@ -1,7 +1,7 @@
 """mbarriers as the checker sees them: what their phases publish, their bytes, and who waits.
 
 The clock of a phase is the join of what its arrivals released; the phase itself is a milestone of
-the component that every mbarrier has. Source: shared/reference/emulator.md 4.2, 4.3, 4.6.
+the component that every mbarrier has. Source: PTX ISA 9.0, "mbarrier".
 """
 
 from dataclasses import dataclass, field

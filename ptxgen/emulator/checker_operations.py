@@ -2,7 +2,7 @@
 
 A copy that signals an mbarrier ends with its phase; a bulk store's reads and writes with its bulk
 group; operand reads of a wgmma with a group of each of its four warps; tcgen05 work with a commit.
-Source: shared/reference/emulator.md 4.3.
+Source: PTX ISA 9.0, "Async Operations" and the completion mechanisms of each instruction.
 """
 
 from ptxgen.emulator import clocks

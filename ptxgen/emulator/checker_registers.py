@@ -114,7 +114,7 @@ class Registers:
 def entry_registers(directives: Any, threads: int) -> int:
     """Registers per thread that ptxas gives an entry at most; 0 where it cannot know.
 
-    Measured: .maxntid 384 with .minnctapersm 1 gives 168 (shared/reference/ptx.md C8).
+    Measured: .maxntid 384 with .minnctapersm 1 gives 168 (ptxas 13.0).
     """
     if "maxnreg" in directives:
         return int(directives["maxnreg"][0])

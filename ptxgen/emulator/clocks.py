@@ -2,7 +2,8 @@
 
 A component counts milestones: entry >= n of a clock means that milestone n is known to have
 happened. So the end of every asynchronous operation is an ordinary (component, value) pair, and
-"does X happen before this?" is one comparison. Source: shared/reference/emulator.md 4.3.
+"does X happen before this?" is one comparison. The
+epochs are those of FastTrack (Flanagan and Freund, PLDI 2009).
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """Findings of a checked run: stable codes, how severe each is, and what would fix it.
 
-Source of the rules: shared/reference/emulator.md, sections 4.2 to 4.7.
+Each is explained in docs/checking.md. Source of the rules: PTX ISA 9.0, "Memory Consistency Model",
+"Async proxy" and the sections of the instructions.
 """
 
 from dataclasses import asdict, dataclass

@@ -2,8 +2,8 @@
 
 Written from the format facts alone, with numpy only. Small formats decode through tables of 256
 float32 values; encoding works on float64, in which every source value is exact.
-Source: OCP 8-bit and Microscaling Formats specifications 1.0, IEEE 754; PTX ISA 9.0, cvt;
-shared/reference/ptx.md E4.
+Source: OCP 8-bit and Microscaling Formats specifications 1.0, IEEE 754; PTX ISA 9.0,
+"cvt" and "Alternate Floating-Point Data Formats".
 """
 
 from dataclasses import dataclass

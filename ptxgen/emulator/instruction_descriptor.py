@@ -1,6 +1,6 @@
 """The 32-bit instruction descriptor of tcgen05.mma: types, shape, majorness, scale selectors.
 
-Source: PTX ISA 9.0, "Instruction Descriptor"; shared/reference/ptx.md D4, D5.
+Source: PTX ISA 9.0, "Instruction Descriptor" and "Matrix Shape" of tcgen05.mma.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Shared memory matrix descriptors of wgmma and tcgen05: decode, and gather what they describe.
 
 Source: PTX ISA 9.0, "Matrix Descriptor Format" and "Shared memory descriptor"; the address
-formulas were read back element by element on an H200 (shared/reference/ptx.md A3, A4, D6).
+formulas of wgmma were read back element by element on an H200, those of tcgen05 follow CUTLASS 4.7.
 """
 
 from dataclasses import dataclass

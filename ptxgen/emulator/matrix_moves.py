@@ -1,7 +1,7 @@
 """ldmatrix, stmatrix and movmatrix: 8x8 and 16x16 tiles between shared memory and a warp.
 
 Registers are arrays of shape (registers, 32). Source: PTX ISA 9.0, "ldmatrix", "stmatrix",
-"movmatrix"; shared/reference/ptx.md E3.
+"movmatrix".
 """
 
 from typing import Any

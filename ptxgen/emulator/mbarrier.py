@@ -3,7 +3,7 @@
 Measured on an H200: the word's layout, its range errors, and that an ordinary load of a live
 barrier shows the bytes from before its init; only inval makes the word appear in memory.
 Source: PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier";
-shared/reference/ptx.md C1, C2.
+docs/hardware-findings.md.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """mma.sync for one warp: which instruction, its fragments, its result.
 
 Registers of a warp are arrays of shape (registers, 32) of uint32, one column per lane. Source: PTX
-ISA 9.0, "Warp Level Matrix Multiply-Accumulate Instructions"; shared/reference/ptx.md E1, E2, A8.
+ISA 9.0, "Warp Level Matrix Multiply-Accumulate Instructions".
 """
 
 import re
@@ -129,7 +129,7 @@ def gather_scales(
     """Scale codes from the scale register (1, 32) of each lane.
 
     A: lane pairs (q = 2 thread_id, + 1) of each group give rows g and g + 8; B: lane q = thread_id
-    gives column g. Source: shared/reference/ptx.md E2 (from CUTLASS; not run on hardware).
+    gives column g. Source: CUTLASS 4.7, mma_traits_sm120.hpp; not run on hardware.
     """
     parts = np.ascontiguousarray(registers).reshape(8, 4).view(np.uint8).reshape(8, 4, 4)
     taken = parts[:, :, byte_id : byte_id + blocks]

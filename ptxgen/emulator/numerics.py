@@ -4,7 +4,7 @@ Per output element: the exact products and the addend are aligned to the largest
 them, each is truncated toward zero to F fractional bits there, the integers are added, and the sum
 is rounded once. A product's exponent is the sum of its operands' exponents, its significand
 lies in [1, 4). Source: MMA-Sim (arXiv 2511.10909), confirmed on an H200 for wgmma
-(shared/reference/ptx.md A8, emulator.md 7).
+(docs/hardware-findings.md).
 """
 
 from collections.abc import Iterator
@@ -235,7 +235,7 @@ def mma_sync_fp8_sm90(a: F32, b: F32, c: F32) -> F32:
 
     ptxas converts to f16 and chains two f16 steps, first the k with k % 4 < 2, then the others,
     starting from zero; C is added by an ordinary float32 addition. Measured with ptxas 13.0 on an
-    H200 (shared/reference/ptx.md A8); it is a lowering that another ptxas may change.
+    H200 (docs/hardware-findings.md); it is a lowering that another ptxas may change.
     """
     model = FusedModel(25, "f32", 16)
     total = np.zeros_like(c)

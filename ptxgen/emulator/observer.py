@@ -2,7 +2,7 @@
 
 The executor reports everything that could order or conflict with something else to an `Observer`.
 Without an observer nothing of this is built, so a plain run pays one `is None` test per access.
-Source for what a happens-before checker needs: shared/reference/emulator.md, section 4.
+What a happens-before checker needs: docs/checking.md.
 """
 
 from collections.abc import Sequence

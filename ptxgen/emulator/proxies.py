@@ -2,7 +2,7 @@
 
 Ordinary accesses must be fenced by the threads that made them before a copy or a tensor core
 touches the bytes; the other direction needs nothing, since waiting for a completion implies the
-fence. Source: PTX ISA 9.0, "Async proxy"; shared/reference/emulator.md 4.2, 4.4.
+fence. Source: PTX ISA 9.0, "Async proxy".
 """
 
 from collections.abc import Sequence

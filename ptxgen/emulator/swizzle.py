@@ -2,7 +2,7 @@
 
 Each XORs bits of the 128-byte line number into address bits below 7, so a function is its own
 inverse and never leaves its line. Source: PTX ISA 9.0, "Tensor Swizzling Modes"; measured for
-32B, 64B and 128B (shared/reference/ptx.md B6). The atom variants and 96B come from the PTX tables.
+32B, 64B and 128B on an H200. The atom variants and 96B come from the PTX tables.
 """
 
 from typing import TypeVar

@@ -1,7 +1,7 @@
 """tcgen05.cp (shared memory to tensor memory) and tcgen05.shift.
 
-Not run on hardware. Source: PTX ISA 9.0, "tcgen05.cp", "tcgen05.shift"; geometry from CUTLASS
-(shared/reference/ptx.md D11, D14).
+Not run on hardware. Source: PTX ISA 9.0, "tcgen05.cp", "tcgen05.shift"; geometry from
+CUTLASS 4.7, cute/atom/copy_traits_sm100.hpp.
 """
 
 from functools import lru_cache

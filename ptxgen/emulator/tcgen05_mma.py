@@ -1,7 +1,7 @@
 """tcgen05.mma: which instruction, and its effect on tensor memory.
 
 Built from documents and CUTLASS; nothing here was run on a Blackwell GPU. Source: PTX ISA 9.0,
-"tcgen05.mma"; shared/reference/ptx.md D3 to D10, D14; numerics from MMA-Sim.
+"tcgen05.mma"; CUTLASS 4.7, cute/atom/mma_traits_sm100.hpp; numerics from MMA-Sim, arXiv 2511.10909.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Operands of tcgen05.mma: A and B as values, and block scales, from shared and tensor memory.
 
-Source: PTX ISA 9.0, "tcgen05.mma"; shared/reference/ptx.md D6, D7, D9, D10.
+Source: PTX ISA 9.0, "tcgen05.mma"; CUTLASS 4.7, cute/atom/mma_traits_sm100.hpp (what each CTA of a
+pair holds) and cutlass/detail/sm100_blockscaled_layout.hpp (scales).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """The tcgen05 frontier: fence::before_thread_sync and ::after_thread_sync, and what needs neither.
 
-Source: PTX ISA 9.0, "tcgen05 Memory Consistency Model"; shared/reference/emulator.md 4.5,
-shared/reference/ptx.md D13.
+Source: PTX ISA 9.0, "tcgen05 Memory Consistency Model Operations".
 """
 
 from collections.abc import Sequence

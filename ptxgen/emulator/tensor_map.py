@@ -1,7 +1,7 @@
 """The emulator's 128-byte tensor map: encode, decode, and the fields of tensormap.replace.
 
 The driver's encoding is not documented. Ours puts every field where one H200 driver was seen to
-put it (shared/reference/ptx.md B4), so that maps can be compared; what was not seen (3-D and 5-D
+put it, so that maps can be compared; what was not seen (3-D and 5-D
 im2col corners, swizzle atoms) has places of our own in words 7 and 15.
 """
 

@@ -3,8 +3,8 @@
 A box travels as dense bytes of shape (rows, inner bytes): one row per combination of the outer
 box indices, dimension 1 fastest. Reading, placing, taking and writing are separate steps, so that
 a multicast reads once and an asynchronous copy can be split where a schedule wants it.
-Source: PTX ISA 9.0, "Tensors" and cp.async.bulk.tensor; measured behaviour in
-shared/reference/ptx.md B2, B5, B6.
+Source: PTX ISA 9.0, "Tensors" and cp.async.bulk.tensor; behaviour measured
+on an H200: docs/hardware-findings.md.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,7 @@
 
 The start walks W, then H, then D, then N inside the bounding box [lower corner, extent - 1 + upper
 corner]; each pixel is read at its position plus the instruction's offsets. Measured for 4-D maps
-on an H200; 3-D and 5-D follow the same rule. Source: PTX ISA 9.0, "im2col mode";
-shared/reference/ptx.md B3.
+on an H200; 3-D and 5-D follow the same rule. Source: PTX ISA 9.0, "im2col mode".
 """
 
 from collections.abc import Sequence

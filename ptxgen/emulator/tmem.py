@@ -2,7 +2,7 @@
 
 An address is lane << 16 | column; the hardware looks at 7 lane bits only. Tensor memory is per SM
 there; here every CTA has its own, so an allocation never waits for another CTA. Source: PTX ISA
-9.0, "Tensor Memory"; shared/reference/ptx.md D2, D12.
+9.0, "Tensor Memory", "tcgen05.alloc" and "tcgen05.ld".
 """
 
 from functools import lru_cache

@@ -5,7 +5,7 @@ largest term, and rounds its result once. Every term and every partial sum is at
 magnitude sum |a| |b| + |c|, so a chain of n instructions errs by at most
 n ((L + 1) 2^-F + u) magnitude, u the relative error of the rounding. Random data stays far below:
 compare with a fraction of the bound, or bitwise with the exact model.
-Source: the model of shared/reference/ptx.md A8; derivation as above.
+Source: the model of MMA-Sim, arXiv 2511.10909; derivation as above.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """wgmma.mma_async for one warpgroup: which instruction, its fragments, its result.
 
 Registers of a warpgroup are arrays of shape (registers, 128) of uint32, thread t of the warpgroup
-in column t. Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions";
-shared/reference/ptx.md A2, A5, A6, A8.
+in column t. Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions".
 """
 
 import re

@@ -1,8 +1,7 @@
 """The zero-column mask of tcgen05.mma.ws: columns of B that count as zero.
 
 Run lengths follow the worked examples of the PTX text (and CUTLASS), not its table, which swaps
-them; not run on hardware. Source: PTX ISA 9.0, "Zero-Column Mask Descriptor";
-shared/reference/ptx.md D14.
+them; not run on hardware. Source: PTX ISA 9.0, "Zero-Column Mask Descriptor".
 """
 
 import numpy as np

@@ -5,7 +5,8 @@ pair, four warps take accumulators from tensor memory to D while the next tile i
 
 Accumulation is that of the tensor core: each instruction adds 32 bytes of K and the accumulator as
 one sum with 25 fraction bits, truncated (i8: exact). No hardware was at hand: the kernel assembles
-and emulates. Source: shared/reference/ptx.md D.
+and emulates. Source: PTX ISA 9.0, "TensorCore 5th Generation Instructions"; for sums MMA-Sim,
+arXiv 2511.10909.
 """
 
 from collections.abc import Iterator
@@ -110,7 +111,7 @@ def column_step(config: Config) -> int:
 
 
 def _check_shape(config: Config) -> None:
-    """Shapes of one MMA. Source: shared/reference/ptx.md D4."""
+    """Shapes of one MMA. Source: PTX ISA 9.0, "Matrix Shape" of tcgen05.mma."""
     step, n = config.column_step, config.columns
     name = "tile_m" if config.swap_ab else "tile_n"
     if isinstance(n, bool) or n % step or not step <= n <= 256:

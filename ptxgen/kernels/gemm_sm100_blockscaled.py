@@ -6,7 +6,8 @@ shared memory with their k-tile, tcgen05.cp to tensor memory, where the MMA read
 
 Accumulation: mxf8f6f4 adds the scaled products of 32 of K and the accumulator as one sum with 25
 fraction bits; the fp4 kinds sum groups of 16 exactly and add them with 35 bits. No hardware was at
-hand: the kernel assembles and emulates. Source: shared/reference/ptx.md D10, D11.
+hand: the kernel assembles and emulates. Source: PTX ISA 9.0, "Block Scaling"; for sums MMA-Sim,
+arXiv 2511.10909.
 """
 
 from collections.abc import Iterator
