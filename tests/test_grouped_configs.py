@@ -55,7 +55,7 @@ def corner_configs() -> list[Config]:
             continue
         problem = GroupedGemm(mode, 16, 4096, 4096, 7168, a, a, d, scale, accumulate)
         for warpgroups, rows, cluster, store in itertools.product(
-            (1, 2), (64, 128, 192, 256), ((1, 1), (2, 1), (1, 2)), ("tma", "global")
+            (1, 2, 3), (64, 128, 192, 256), ((1, 1), (2, 1), (1, 2)), ("tma", "global")
         ):
             side = {"tile_n": rows, "token_step": 32} if swap_ab else {"tile_m": rows}
             config = widest(

@@ -63,11 +63,11 @@ def configs(problem: GroupedGemm | Gemm) -> Iterator[tuple[Config, str | None]]:
     base = default_config(problem)
     shapes = ((1, 1), (2, 1), (1, 2))
     straight = itertools.product(
-        (False,), (64, 128, 192, 256), range(16, 257, 16), (1, 2), shapes, ("none",)
+        (False,), (64, 128, 192, 256), range(16, 257, 16), (1, 2, 3), shapes, ("none",)
     )
     most = max(TOKEN_ROWS, min(256, align_up(max(problem.m, 1), TOKEN_ROWS)))
     swapped = itertools.product(
-        (True,), range(TOKEN_ROWS, most + 1, TOKEN_ROWS), (64, 128, 192, 256), (1, 2), shapes,
+        (True,), range(TOKEN_ROWS, most + 1, TOKEN_ROWS), (64, 128, 192, 256), (1, 2, 3), shapes,
         ("none", "evict_first"),
     )  # fmt: skip
     for swap_ab, tile_m, tile_n, warpgroups, shape, hint in itertools.chain(straight, swapped):

@@ -14,17 +14,20 @@ SWIZZLE_BYTES = 128
 """Swizzle of A and B tiles, and the bytes of K in one k-tile."""
 TOKEN_ROWS = 8
 """Rows of A come in eights: the smallest TMA box of a swizzled tile, and wgmma's step of N."""
-PRODUCER_REGISTERS = 40
-"""Registers per thread of the warpgroup that loads, moves scales and walks groups."""
-CONSUMER_REGISTERS = {1: 255, 2: 232}
-"""Registers per consumer thread, by warpgroups; two: 3 x 168 at entry = 40 + 232 + 232."""
-OVERHEAD_REGISTERS = {1: 56, 2: 48}
+PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
+"""Registers per thread of the warpgroup that loads, moves scales and walks groups, by consumer
+warpgroups."""
+CONSUMER_REGISTERS = {1: 255, 2: 232, 3: 160}
+"""Registers per consumer thread, by warpgroups; two: 3 x 168 at entry = 40 + 232 + 232, three:
+4 x 128 = 32 + 3 x 160."""
+OVERHEAD_REGISTERS = {1: 56, 2: 48, 3: 48}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_grouped_configs.py)."""
 VECTOR_SCALE_REGISTERS = 32
 """What the epilogue needs beyond that for factors of single rows and columns."""
 SPARED_REGISTERS = 16
-"""Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
+"""Registers by which the overhead is smaller where accumulators die before the epilogue starts, or
+few registers hold the factors of a k-tile."""
 WORK_SLOTS = 4
 """Tiles that the scheduler is ahead of the slowest role."""
 WORK_BYTES = 32
@@ -142,6 +145,11 @@ class Config(WgmmaConfig):
         """Whether a drained main loop makes the factors of its columns while its wgmma run."""
         return self.swap_ab and self.scale == "block"
 
+    @property
+    def has_one_factor(self) -> bool:
+        """Whether all partial sums of a row have the same factor in a k-tile."""
+        return self.scale == "block" and not self.swap_ab and self.columns_per_scale == self.tile_n
+
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""
         return 2 if self.overlaps_promotion(columns) else self.blocks_per_warpgroup
@@ -228,7 +236,7 @@ class Config(WgmmaConfig):
             "stages": range(1, MAX_STAGES + 1),
             "cluster_m": (1, 2),
             "cluster_n": (1, 2),
-            "warpgroups": (1, 2),
+            "warpgroups": (1, 2, 3),
             "token_step": (8, 16, 32, 64),
             "store": STORES,
             "loop": LOOPS,
@@ -240,6 +248,12 @@ class Config(WgmmaConfig):
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 1x2"
             )
         self.check_blocks("tile_n" if self.swap_ab else "tile_m")
+        if self.warpgroups == 3 and not self.has_one_factor:
+            raise ConfigError(
+                "warpgroups=3 leaves each consumer 160 registers, enough for scale=block with "
+                f"swap_ab=off and a tile_n that divides {SCALE_BLOCK}; got scale={self.scale}, "
+                f"swap_ab={'on' if self.swap_ab else 'off'}, tile_n={self.tile_n}; try warpgroups=2"
+            )
         if self.cluster_m > 1 and self.tile_n % 16:
             raise ConfigError(
                 f"tile_n={self.tile_n} must be a multiple of 16, since the 2 CTAs of the cluster "
@@ -273,7 +287,8 @@ class Config(WgmmaConfig):
             sets += self.blocks_per_warpgroup
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
-        overhead -= SPARED_REGISTERS if overlapped or self.prepares_factors else 0
+        spares = overlapped or self.prepares_factors or self.has_one_factor
+        overhead -= SPARED_REGISTERS if spares else 0
         factors = 0 if overlapped else self._factor_registers(columns)
         return sets * columns // 2 + factors + overhead
 
