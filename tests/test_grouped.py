@@ -66,6 +66,7 @@ def test_groups_of_any_size_are_exact(
         {"tile_m": 128, "tile_n": 48, "cluster_m": 2},
         {"tile_m": 64, "tile_n": 64, "cluster_n": 2},
         {"tile_m": 192, "tile_n": 64, "warpgroups": 1, "stages": 1},
+        {"tile_m": 192, "tile_n": 128, "warpgroups": 3, "cluster_n": 2},
         {"swap_ab": True, "tile_m": 24, "tile_n": 64, "stages": 1},
         {"swap_ab": True, "tile_m": 16, "cluster_m": 2},
         {"swap_ab": True, "tile_m": 40, "cluster_n": 2, "hint": "evict_first"},
@@ -265,6 +266,39 @@ def test_swapping_a_dense_problem_changes_no_bit(device: Device, chosen: dict[st
         )
     ]
     assert np.array_equal(runs[0].view(np.uint16), runs[1].view(np.uint16))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "config",
+    [{"tile_m": 128}, {"tile_m": 192, "warpgroups": 3}, {"tile_m": 128, "cluster_m": 2},
+     {"swap_ab": True, "tile_m": 40}, {"swap_ab": True, "tile_m": 160, "token_step": 32},
+     {"swap_ab": True, "tile_m": 104, "token_step": 8, "cluster_n": 2}],
+    ids=str,
+)  # fmt: skip
+def test_2000_runs_on_the_gpu_give_the_same_bits(config: dict[str, Any]) -> None:
+    from ptxgen.launcher.device import GpuDevice
+    from ptxgen.launcher.launching import PreparedCall
+
+    gpu = GpuDevice.get()
+    problem = GroupedGemm("masked", 8, 200, 1032, 2048, **BLOCK)
+    operands = make_grouped_operands(problem, device_sizes(problem, [200, 0, 3, 160, 64, 97, 8, 1]))
+    plan = grouped_sm90.plan(problem, grouped_sm90.default_config(problem, **config))
+    call = PreparedCall(gpu, plan.launch, render(plan).text)
+    contents = operands.contents()
+    addresses = {b.name: gpu.alloc(b.nbytes) for b in plan.launch.buffers}
+    try:
+        for name, x in contents.items():
+            gpu.write(addresses[name], x.tobytes())
+        found = set()
+        for _ in range(2000):
+            gpu.fill(addresses["d"], problem.extent_bytes("d"))
+            call(addresses)
+            found.add(gpu.read(addresses["d"], problem.extent_bytes("d")))
+    finally:
+        for address in addresses.values():
+            gpu.free(address)
+    assert len(found) == 1
 
 
 def zeroed_row(a: Any) -> None:

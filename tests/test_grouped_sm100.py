@@ -4,26 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped_runs import GUARD_BYTES, _split
+from grouped_runs import is_exact
 
 from ptxgen.assembler import assemble
 from ptxgen.emulator import SCHEDULES, EmulatorDevice, Options
 from ptxgen.emulator.checking import check
 from ptxgen.errors import ConfigError
-from ptxgen.grouped_operands import (
-    GroupedOperands,
-    device_sizes,
-    make_grouped_operands,
-    storage_bytes,
-)
+from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_trial import run_grouped
 from ptxgen.kernels import grouped_sm100
-from ptxgen.kernels.grouped_sm100 import Config
-from ptxgen.operands import POISON
 from ptxgen.ptx.forms import min_version
 from ptxgen.ptx.parser import parse
-from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
 
 ROWS = [70, 0, 17, 64, 3]
@@ -35,43 +27,12 @@ CTAS: list[dict[str, Any]] = [
 ]
 
 
-def contents(operands: GroupedOperands) -> dict[str, bytes]:
-    """The bytes of each input buffer."""
-    names = ("a", "b", "sizes", "scale_a", "scale_b")
-    arrays = {name: getattr(operands, name) for name in names}
-    return {n: storage_bytes(x).tobytes() for n, x in arrays.items() if x is not None}
-
-
-def is_exact(
-    problem: GroupedGemm, config: Config, operands: GroupedOperands, options: Options | None = None
-) -> bool:
-    """Whether integer operands give exactly numpy's D, and nothing else was written."""
-    device = EmulatorDevice(options)
-    plan = grouped_sm100.plan(problem, config, num_sms=4)
-    given, bases = contents(operands), {}
-    for buffer in plan.launch.buffers:
-        image = np.full(2 * GUARD_BYTES + buffer.nbytes, POISON, np.uint8)
-        data = np.frombuffer(given.get(buffer.name, b""), np.uint8)
-        image[GUARD_BYTES : GUARD_BYTES + data.size] = data
-        bases[buffer.name] = device.alloc(image.nbytes)
-        device.write(bases[buffer.name], image.tobytes())
-    addresses = {name: base + GUARD_BYTES for name, base in bases.items()}
-    device.launch(plan.launch, render(plan).text, addresses)
-    nbytes = problem.extent_bytes("d") + 2 * GUARD_BYTES
-    run = _split(problem, operands, np.frombuffer(device.read(bases["d"], nbytes), np.uint8))
-    want = problem.reference(
-        operands.sizes, operands.a, operands.b, operands.scale_a, operands.scale_b
-    )
-    want = want.astype(np.float32).astype(numpy_dtype(problem.d)).astype(np.float32)
-    same = np.array_equal(run.d.astype(np.float32), want, equal_nan=True)
-    return bool(same and run.outside_untouched)
-
-
 def computes(
     problem: GroupedGemm, rows: list[int], chosen: dict[str, Any], options: Options | None = None
 ) -> bool:
     operands = make_grouped_operands(problem, device_sizes(problem, rows), "integers")
-    return is_exact(problem, grouped_sm100.default_config(problem, **chosen), operands, options)
+    config = grouped_sm100.default_config(problem, **chosen)
+    return is_exact(EmulatorDevice(options), problem, config, operands)
 
 
 def small(mode: str, a: str = "bf16", **chosen: Any) -> GroupedGemm:
@@ -142,7 +103,8 @@ def test_sizes_outside_the_matrix_are_clamped() -> None:
     problem = small("masked")
     sizes = np.asarray([100, -5, 2**31 - 1, -(2**31), 7], np.int32)
     operands = make_grouped_operands(problem, sizes, "integers")
-    assert is_exact(problem, grouped_sm100.default_config(problem), operands)
+    config = grouped_sm100.default_config(problem)
+    assert is_exact(EmulatorDevice(), problem, config, operands)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -199,7 +161,8 @@ def test_strict_checks_find_nothing(mode: str, chosen: dict[str, Any]) -> None:
     config = grouped_sm100.default_config(problem, **chosen)
     plan = grouped_sm100.plan(problem, config, num_sms=4)
     operands = make_grouped_operands(problem, device_sizes(problem, ROWS), "integers")
-    report = check(render(plan).text, plan.launch, contents(operands), strict=True)
+    data = {name: x.tobytes() for name, x in operands.contents().items()}
+    report = check(render(plan).text, plan.launch, data, strict=True)
     assert report.findings == ()
     assert report.identical
 

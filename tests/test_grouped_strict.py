@@ -19,6 +19,9 @@ ROWS = [70, 0, 17, 3]
 """More than a tile, an empty group, two tails. The rings are short, so that they wrap."""
 CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], list[int]]] = {
     "straight": (MASKED, BLOCK, {"tile_m": 64, "tile_n": 64, "stages": 2}, ROWS),
+    "straight, three warpgroups": (
+        MASKED, BLOCK, {"tile_m": 192, "tile_n": 128, "warpgroups": 3, "stages": 2}, ROWS,
+    ),
     "straight, multicast": (
         MASKED, {"a": "bf16", "b": "bf16"},
         {"tile_m": 64, "tile_n": 64, "cluster_m": 2, "stages": 3}, ROWS,
