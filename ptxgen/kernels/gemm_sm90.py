@@ -55,7 +55,8 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "scheduler": "scheduler_static",
             "producer": "producer_tma",
             "mainloop": (
-                "mainloop_overlapped" if config.overlaps_promotion
+                "mainloop_ahead" if config.asks_ahead
+                else "mainloop_overlapped" if config.overlaps_promotion
                 else "mainloop_promoted" if config.accumulate == "promoted"
                 else "mainloop_pipelined" if config.stages > 1
                 else "mainloop_drained"
@@ -63,7 +64,6 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "promotion": (
                 "promotion_group" if config.scale == "group"
                 else "promotion_plain" if config.scale != "block"
-                else "promotion_blocks" if config.crosses_scale_blocks
                 else "promotion_block"
             ),
             "mover": "mover_scales",

@@ -15,7 +15,7 @@ from ptxgen.kernels.grouped_config import (
 )
 from ptxgen.kernels.grouped_loop_fields import instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
-from ptxgen.kernels.promotion_fields import mover_fields
+from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
 from ptxgen.problem import SCALE_BLOCK
@@ -237,6 +237,7 @@ def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
         "scales_offset": regions.get("scales", 0),
         "scale_a": {"offset": offset_a},
         "scale_b": {"offset": offset_b},
+        **scale_block_fields(config.tile_n),
         "entries_b": entries_b,
         "rows_per_entry_b": per_entry,
         "entry_shift_b": shift,

@@ -35,17 +35,13 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "zeroed": [*accumulators, *results] if promoted else accumulators,
         "overlapped": overlapped,
         "asks_ahead": config.asks_ahead(columns),
-        "set_turns": [
-            {"issued": f"%acc{1 - i}_", "retired": f"%acc{i}_"} for i in range(2)
-        ],
         "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
         "block_registers": registers,
         "register_indices": list(range(registers)),
         "blocks": blocks,
         "first_block": blocks[0],
         "other_blocks": blocks[1:],
-        "releases_prepared": config.scale != "group" and len(blocks) == 1
-        and (config.swap_ab or config.columns_per_scale != 8),
+        "releases_prepared": config.scale != "group" and len(blocks) == 1,
         "chunks_in_mainloop": [],
         "defers_store": False,
         "chunks": _swapped_chunks(config, columns) if config.swap_ab
@@ -64,7 +60,7 @@ def _block_scale_offset(config: Config, block: int) -> int:
 def _promotion_fields(config: Config, columns: int) -> dict[str, object]:
     """Promotion with the scales of wgmma's columns where the stage has them."""
     rows = config.scale_entries[1 if config.swap_ab else 0]
-    early = config.scale != "group" and not config.swap_ab and config.columns_per_scale != 8
+    early = config.scale != "group" and not config.swap_ab
     offsets = [_block_scale_offset(config, i) for i in range(config.blocks_per_warpgroup)]
     return promotion_fields(offsets, columns, align_up(4 * rows, 16), early)
 

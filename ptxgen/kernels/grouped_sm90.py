@@ -56,8 +56,7 @@ def _parts(config: Config) -> dict[str, str]:
         "promotion_plain" if not config.block_scaled
         else "promotion_group" if config.scale == "group"
         else "promotion_block_swapped" if config.swap_ab
-        else "promotion_block" if config.columns_per_scale == config.tile_n
-        else "promotion_blocks"
+        else "promotion_block"
     )  # fmt: skip
     return {
         "start": (

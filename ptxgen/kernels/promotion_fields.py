@@ -1,8 +1,10 @@
 """What main loops on wgmma with promotion print, and the warp that moves block scales for them."""
 
 from collections.abc import Sequence
+from math import gcd
 
 from ptxgen.kernels.wgmma_config import MOVER_LANES
+from ptxgen.problem import SCALE_BLOCK
 
 
 def promotion_fields(
@@ -48,15 +50,7 @@ def promotion_fields(
         "first_batch": batches[0],
         "batch_turns": turns,
         "last_batches": [b for b in batches if b["releases_early"] or b["releases_late"]],
-        "row_factors": [f"%promote_{8 * (i // 2 % 2)}" for i in range(columns // 2)],
-        "row_products": [f"%factor_{8 * (i // 2 % 2)}" for i in range(columns // 2)],
-        "column_quads": [
-            {
-                "offset": column_offset + 4 * first,
-                "groups": [list(range(4 * g, 4 * g + 4)) for g in groups[first : first + 4]],
-            }
-            for first in groups[::4]
-        ],
+        "set_turns": [{"issued": f"%acc{1 - i}_", "retired": f"%acc{i}_"} for i in range(2)],
         "column_groups": [
             {
                 "offset": column_offset + 32 * g,
@@ -68,6 +62,43 @@ def promotion_fields(
             }
             for g in groups
         ],
+    }
+
+
+def scale_block_fields(tile_n: int) -> dict[str, object]:
+    """How a tile's columns take the scales of blocks of 128 columns of B.
+
+    The tile starts at a multiple of tile_n, so at a multiple of `step` columns behind a multiple of
+    128; columns that cannot be parted by a multiple of 128 are a segment.
+    """
+    step = gcd(tile_n, SCALE_BLOCK)
+    latest = SCALE_BLOCK - step
+    num_blocks = (tile_n - step + latest) // SCALE_BLOCK + 1
+    segments = []
+    for first in range(0, tile_n, step):
+        before, behind = first // SCALE_BLOCK, (first + latest) // SCALE_BLOCK
+        sources = ["%factor_0", "%factor_8"]
+        if before == behind:
+            sources = [f"%promote_0_{before}", f"%promote_8_{before}"]
+        segments.append(
+            {
+                "columns": f"{first}..{first + step - 1}",
+                "may_cross": before != behind,
+                "before": before,
+                "behind": behind,
+                "first_beyond": behind * SCALE_BLOCK - first,
+                "sums": [
+                    {"index": i, "factor": sources[i // 2 % 2]}
+                    for i in range(first // 2, (first + step) // 2)
+                ],
+            }
+        )
+    return {
+        "crosses_scale_blocks": step < tile_n,
+        "num_scale_blocks": num_blocks,
+        "scale_blocks": [{"index": i, "end": i * SCALE_BLOCK} for i in range(num_blocks)],
+        "scale_segments": segments,
+        "last_scale_column": tile_n - 8,
     }
 
 

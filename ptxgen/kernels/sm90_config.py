@@ -112,6 +112,12 @@ class Config(WgmmaConfig):
         return self.promotion_tiles == 1 and self.stages > 1 and self.blocks_per_warpgroup % 2 == 1
 
     @property
+    def asks_ahead(self) -> bool:
+        """Whether the overlapped main loop asks for stages and makes factors ahead: one block of
+        rows for each warpgroup, and no factor for each column, for which ptxas would spill."""
+        return self.overlaps_promotion and self.blocks_per_warpgroup == 1 and self.scale != "group"
+
+    @property
     def num_accumulators(self) -> int:
         """Accumulator sets of 64 rows."""
         return 2 if self.overlaps_promotion else self.blocks_per_warpgroup
@@ -146,11 +152,8 @@ class Config(WgmmaConfig):
 
     @property
     def scale_b_entries(self) -> int:
-        """Entries of scale_b in a stage; whole vectors of four where they are read as such."""
-        if not self.block_scaled:
-            return 0
-        entries = self.tile_n // self.columns_per_scale
-        return align_up(entries, 4) if self.crosses_scale_blocks else entries
+        """Entries of scale_b in a stage."""
+        return self.tile_n // self.columns_per_scale if self.block_scaled else 0
 
     @property
     def scales_bytes(self) -> int:

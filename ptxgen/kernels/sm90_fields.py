@@ -17,6 +17,22 @@ def fields(config: Config) -> dict[str, object]:
     results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
     chunks = chunks_of(config, results)
     deferred = config.store == "deferred"
+    parts = [
+        {
+            "index": i,
+            "rows": i * MMA_M,
+            "partial_offset": i * config.tile_n // 8 * GROUP_PARTIAL_BYTES,
+            "accumulator": f"%acc{i if config.num_accumulators > 1 else 0}_",
+            "result": result,
+            "scale_offset": 4 * MMA_M * i,
+            "second_scale_offset": 4 * (MMA_M * i + 8),
+            "groups": [
+                group(result, f"%held{i}_", g, i * config.tile_n // 8)
+                for g in range(config.tile_n // 8)
+            ],
+        }
+        for i, result in zip(blocks, results, strict=True)
+    ]
     return {
         "config": config,
         "a": a_tile,
@@ -63,22 +79,8 @@ def fields(config: Config) -> dict[str, object]:
             for step in range(config.tile_k // a_tile.mma_k)
         ],
         "block_registers": config.registers_per_block,
-        "blocks": [
-            {
-                "index": i,
-                "rows": i * MMA_M,
-                "partial_offset": i * config.tile_n // 8 * GROUP_PARTIAL_BYTES,
-                "accumulator": f"%acc{i if config.num_accumulators > 1 else 0}_",
-                "result": result,
-                "scale_offset": 4 * MMA_M * i,
-                "second_scale_offset": 4 * (MMA_M * i + 8),
-                "groups": [
-                    group(result, f"%held{i}_", g, i * config.tile_n // 8)
-                    for g in range(config.tile_n // 8)
-                ],
-            }
-            for i, result in zip(blocks, results, strict=True)
-        ],
+        "blocks": parts,
+        "first_block": parts[0],
         "register_indices": list(range(config.registers_per_block)),
         "defers_store": deferred,
         "if_held": "@%holds_tile " if deferred else "",

@@ -1,7 +1,7 @@
 """What single parts of gemm_sm90 print: promotion, the scale mover, D chunks, split K."""
 
 from ptxgen.dtypes import dtype
-from ptxgen.kernels.promotion_fields import mover_fields, promotion_fields
+from ptxgen.kernels.promotion_fields import mover_fields, promotion_fields, scale_block_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.layout import MMA_M, DStaging
 from ptxgen.problem import SCALE_BLOCK
@@ -11,10 +11,12 @@ def block_scale_fields(config: Config, regions: dict[str, int]) -> dict[str, obj
     """What the main loops with promotion and the scale mover print."""
     entries_b = config.scale_b_entries
     offset_b = 4 * config.tile_m
-    early = config.scale != "group" and not config.crosses_scale_blocks
+    early = config.scale != "group"
     block_offsets = [4 * MMA_M * i for i in range(config.blocks_per_warpgroup)]
     return {
         **promotion_fields(block_offsets, config.tile_n, offset_b, early),
+        **scale_block_fields(config.tile_n),
+        "releases_prepared": early,
         **mover_fields((config.tile_m, entries_b), (0, offset_b)),
         "scales_bytes": config.scales_bytes,
         "scales_offset": regions.get("scales", 0),
