@@ -4,16 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from emulator_kernels import execute
-from test_emulator_scheduler import (
-    DATA,
-    RING,
-    SHARED,
-    STORE,
-    TILE,
-    WAIT_FULL,
-    WGMMA,
-    WGMMA_TILE,
-)
+from test_emulator_completion import STORE, TILE, WGMMA, WGMMA_TILE
+from test_emulator_scheduler import DATA, RING, SHARED, WAIT_FULL
 
 from ptxgen.emulator.observer import (
     Access,

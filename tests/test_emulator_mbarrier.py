@@ -1,4 +1,4 @@
-"""mbarriers: the completion rule, parity, ranges and lifecycle of ptx.md C1 and C2."""
+"""mbarriers: the completion rule, parity, ranges and lifecycle of PTX ISA 9.0 and an H200."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""mma.sync, ldmatrix and stmatrix against the fragment formulas of ptx.md E2 and E3."""
+"""mma.sync, ldmatrix and stmatrix against the fragment tables of PTX ISA 9.0."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from ptxgen.errors import MisalignedError, UnknownInstructionError
 RNG = np.random.default_rng(9)
 G, Q = np.arange(32) >> 2, np.arange(32) % 4
 
-# rows of ptx.md E2: element i of a lane -> (A row, A k, B k), by (k, bits)
+# PTX ISA 9.0, "Matrix Fragments for mma": element i of a lane -> (A row, A k, B k), by (k, bits)
 FRAGMENTS: dict[tuple[int, int], Any] = {
     (8, 16): (4, lambda i: (G + 8 * (i >> 1), 2 * Q + (i & 1)), 2, lambda i: 2 * Q + i),
     (16, 16): (8, lambda i: (G + 8 * ((i >> 1) & 1), 2 * Q + (i & 1) + 8 * (i >> 2)),

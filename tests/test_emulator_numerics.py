@@ -73,7 +73,7 @@ def exponent_of(x: Fraction, low: int) -> int:
 def rational_fused_sum(
     a: Any, b: Any, c: float, model: FusedModel, a_type: str, b_type: str
 ) -> Any:
-    """One output of the model of ptx.md A8, in exact arithmetic."""
+    """One output of MMA-Sim's model (arXiv 2511.10909), in exact arithmetic."""
     floor_exponent = -21 if model.output == "f16" else -133
     addend_low = -14 if model.output == "f16" else -126
     terms = []

@@ -1,11 +1,11 @@
-"""Scheduling: waits, barriers, clusters, what completes late, and what is reported as stuck."""
+"""Scheduling: waits, named barriers, what is reported as stuck, and how runs are replayed."""
 
 import numpy as np
 import pytest
 from emulator_kernels import STORE_R2, execute, words
 
 from ptxgen.emulator import SCHEDULES, Options
-from ptxgen.errors import BarrierError, DeadlockError, EmulationError, OutOfBoundsError
+from ptxgen.errors import BarrierError, DeadlockError, EmulationError
 
 RING = """
 setp.ne.u32 %p1, %r0, 0;
@@ -54,11 +54,14 @@ add.s64 %d30, %d30, %d1;
 st.global.u32 [%d30], %r2;
 END:
 """
+
 WAIT_FULL = "mbarrier.try_wait.parity.shared.b64 %p4, [full], %r11;"
+
 SHARED = """.shared .align 128 .b8 tile[128];
 .shared .align 8 .b64 full;
 .shared .align 8 .b64 empty;
 """
+
 DATA = np.arange(6 * 32, dtype=np.uint32) * 3 + 1
 
 
@@ -183,133 +186,6 @@ bar.red.or.pred %p3, 0, %p1;
     assert set(words(execute(body + STORE_R2, threads=96), 96)) == {2040}
 
 
-CLUSTER_SUM = """
-mov.u32 %r3, %cluster_ctarank;
-mov.u32 %r4, cell;
-setp.ne.u32 %p1, %r0, 0;
-add.u32 %r5, %r3, 5;
-@!%p1 st.shared.u32 [%r4], %r5;
-barrier.cluster.arrive.release.aligned;
-barrier.cluster.wait.acquire.aligned;
-xor.b32 %r6, %r3, 1;
-mapa.shared::cluster.u32 %r7, %r4, %r6;
-ld.shared::cluster.u32 %r2, [%r7];
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-mov.u32 %r8, %ctaid.x;
-mad.lo.u32 %r0, %r8, 32, %r0;
-"""
-
-
-def test_ctas_of_a_cluster_read_each_others_shared_memory() -> None:
-    shared = ".shared .align 4 .b32 cell;"
-    found = words(execute(CLUSTER_SUM + STORE_R2, shared=shared, grid=4, cluster=2), 128)
-    assert found.tolist() == [6] * 32 + [5] * 32 + [6] * 32 + [5] * 32
-
-
-def test_a_mapped_address_carries_the_rank_in_bit_24() -> None:
-    body = """
-mov.u32 %r4, cell;
-mapa.shared::cluster.u32 %r2, %r4, 1;
-sub.u32 %r2, %r2, %r4;
-mov.u32 %r8, %cluster_ctarank;
-mad.lo.u32 %r0, %r8, 32, %r0;
-"""
-    shared = ".shared .align 4 .b32 cell;"
-    found = words(execute(body + STORE_R2, shared=shared, grid=2, cluster=2), 64)
-    assert set(found[:32]) == {1 << 24}
-    assert set(found[32:]) == {0}
-
-
-def test_exited_threads_do_not_hold_the_cluster_barrier() -> None:
-    body = """
-mov.u32 %r3, %cluster_ctarank;
-setp.eq.u32 %p1, %r3, 1;
-@%p1 exit;
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-mov.u32 %r2, 8;
-"""
-    assert set(words(execute(body + STORE_R2, grid=2, cluster=2))) == {8}
-
-
-def test_shared_memory_of_an_exited_cta_is_out_of_reach() -> None:
-    body = """
-mov.u32 %r3, %cluster_ctarank;
-setp.eq.u32 %p1, %r3, 1;
-@%p1 exit;
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-mov.u32 %r4, cell;
-mapa.shared::cluster.u32 %r7, %r4, 1;
-ld.shared::cluster.u32 %r2, [%r7];
-"""
-    with pytest.raises(OutOfBoundsError, match="has exited"):
-        execute(body, shared=".shared .align 4 .b32 cell;", grid=2, cluster=2)
-
-
-def test_a_remote_arrive_releases_the_waiting_cta() -> None:
-    body = """
-mov.u32 %r3, %cluster_ctarank;
-mov.u32 %r4, full;
-setp.ne.u32 %p1, %r0, 0;
-@!%p1 mbarrier.init.shared.b64 [%r4], 2;
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-mapa.shared::cluster.u32 %r5, %r4, 0;
-mapa.shared::cluster.u32 %r6, %r4, 1;
-@!%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];
-@!%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];
-LOOP:
-mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r4], 0;
-@!%p2 bra LOOP;
-mov.u32 %r2, 6;
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-mad.lo.u32 %r0, %r3, 32, %r0;
-"""
-    found = execute(body + STORE_R2, shared=".shared .align 8 .b64 full;", grid=2, cluster=2)
-    assert set(words(found, 64)) == {6}
-
-
-FLAG = """
-mov.u32 %r3, %ctaid.x;
-setp.ne.u32 %p1, %r3, 0;
-@%p1 bra SET;
-SPIN:
-ld.acquire.gpu.global.u32 %r2, [%d0];
-setp.eq.u32 %p2, %r2, 0;
-@%p2 bra SPIN;
-bra DONE;
-SET:
-st.release.gpu.global.u32 [%d0], 7;
-mov.u32 %r2, 7;
-DONE:
-mad.lo.u32 %r0, %r3, 32, %r0;
-"""
-
-
-def test_clusters_that_wait_for_each_other_run_when_all_are_resident() -> None:
-    zero = np.zeros(4, np.uint32)
-    found = execute(FLAG + STORE_R2, zero, grid=2, options=Options(resident_clusters=0))
-    assert set(words(found, 64)) == {7}
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_polling_for_a_cluster_that_is_not_resident_lets_it_start(schedule: str) -> None:
-    zero = np.zeros(4, np.uint32)
-    options = Options(schedule=schedule, idle_turns=1000)
-    found = execute(FLAG + STORE_R2, zero, grid=2, options=options)
-    assert set(words(found, 64)) == {7}
-
-
-def test_polling_for_what_never_comes_is_reported() -> None:
-    zero = np.zeros(4, np.uint32)
-    body = FLAG.replace("st.release.gpu.global.u32 [%d0], 7;", "")
-    with pytest.raises(DeadlockError, match="poll and nothing changes"):
-        execute(body, zero, grid=2, options=Options(idle_turns=600))
-
-
 def test_an_endless_loop_ends_at_the_instruction_limit() -> None:
     body = "LOOP:\nadd.u32 %r2, %r2, 1;\nst.global.u32 [%d1], %r2;\nbra LOOP;\n"
     with pytest.raises(EmulationError, match="max_instructions=10000"):
@@ -326,109 +202,6 @@ bar.sync 2, 32;
 """
     with pytest.raises(DeadlockError, match="must be executed by all lanes together"):
         execute(body)
-
-
-STORE = """
-mov.u32 %r3, tile;
-shl.b32 %r4, %r0, 2;
-add.u32 %r5, %r3, %r4;
-st.shared.u32 [%r5], %r0;
-fence.proxy.async.shared::cta;
-bar.sync 0;
-setp.ne.u32 %p1, %r0, 0;
-@%p1 bra SKIP;
-cp.async.bulk.global.shared::cta.bulk_group [%d1], [tile], 128;
-cp.async.bulk.commit_group;
-WAIT
-SKIP:
-bar.sync 0;
-st.shared.u32 [%r5], 1000;
-"""
-TILE = ".shared .align 128 .b8 tile[128];"
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_source_of_a_store_may_be_reused_after_wait_group_read(schedule: str) -> None:
-    body = STORE.replace("WAIT", "cp.async.bulk.wait_group.read 0;")
-    found = execute(body, shared=TILE, options=Options(schedule, 3))
-    assert words(found).tolist() == list(range(32))
-
-
-def test_a_source_overwritten_too_early_reaches_memory_when_stores_read_late() -> None:
-    found = execute(STORE.replace("WAIT", ""), shared=TILE)
-    assert words(found).tolist() == [1000] * 32
-
-
-def test_cp_async_lands_when_its_group_is_waited_for() -> None:
-    data = np.arange(128, dtype=np.uint32)
-    body = """
-mov.u32 %r3, tile;
-shl.b32 %r4, %r0, 4;
-add.u32 %r5, %r3, %r4;
-mul.wide.u32 %d4, %r0, 16;
-add.s64 %d4, %d4, %d0;
-cp.async.cg.shared.global [%r5], [%d4], 16;
-cp.async.commit_group;
-ld.shared.u32 %r6, [%r5];
-cp.async.wait_group 0;
-ld.shared.u32 %r2, [%r5+4];
-setp.ne.u32 %p1, %r6, 0xFFFFFFFF;
-@%p1 mov.u32 %r2, 5000;
-"""
-    shared = ".shared .align 128 .b8 tile[512];"
-    found = words(execute(body + STORE_R2, data, shared=shared))
-    assert found.tolist() == [4 * t + 1 for t in range(32)]
-
-
-WGMMA = """
-mov.u32 %r3, tile;
-shl.b32 %r4, %r0, 4;
-mov.u32 %r5, 0x3F803F80;
-FILL:
-add.u32 %r6, %r3, %r4;
-st.shared.v4.b32 [%r6], {%r5, %r5, %r5, %r5};
-add.u32 %r4, %r4, 2048;
-setp.lt.u32 %p1, %r4, 4096;
-@%p1 bra FILL;
-fence.proxy.async.shared::cta;
-bar.sync 0;
-and.b32 %r7, %r3, 0x3FFFF;
-shr.u32 %r7, %r7, 4;
-cvt.u64.u32 %d4, %r7;
-or.b64 %d4, %d4, 0x0000002000010000;
-mov.f32 %f1, 0f40000000;
-mov.f32 %f2, %f1;
-mov.f32 %f3, %f1;
-mov.f32 %f4, %f1;
-wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %d4, %d4, 1, 1, 1, 0, 0;
-wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %d4, %d4, 1, 1, 1, 0, 0;
-wgmma.commit_group.sync.aligned;
-WAIT
-add.f32 %f5, %f1, %f4;
-mov.b32 %r2, %f5;
-"""
-WGMMA_TILE = ".shared .align 1024 .b8 tile[4096];"
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_wgmma_results_are_there_after_the_wait(schedule: str) -> None:
-    body = WGMMA.replace("WAIT", "wgmma.wait_group.sync.aligned 0;")
-    found = execute(body + STORE_R2, shared=WGMMA_TILE, threads=128, options=Options(schedule, 2))
-    assert set(words(found, 128, np.float32)) == {2 * (2.0 + 16 + 16)}
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_accumulators_are_poison_before_the_wait(schedule: str) -> None:
-    body = WGMMA.replace("WAIT", "")
-    found = execute(body + STORE_R2, shared=WGMMA_TILE, threads=128, options=Options(schedule, 2))
-    assert np.isnan(words(found, 128, np.float32)).all()
-
-
-def test_wgmma_of_an_incomplete_warpgroup_is_an_error() -> None:
-    body = WGMMA.replace("WAIT", "wgmma.wait_group.sync.aligned 0;")
-    with pytest.raises(EmulationError, match="whole warpgroups"):
-        execute(body, shared=WGMMA_TILE, threads=96)
 
 
 def test_setmaxnreg_takes_multiples_of_eight_only() -> None:

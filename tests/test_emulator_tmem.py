@@ -1,4 +1,4 @@
-"""Tensor memory: allocation rules, and tcgen05.ld, st and cp against ptx.md D2, D11, D12."""
+"""Tensor memory: allocation rules, and tcgen05.ld, st and cp against PTX ISA 9.0."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SHAPES = list(REGISTERS_PER_REPEAT)
 
 
 def place(shape: str, r: int, t: int, split: int = 0) -> tuple[int, int]:
-    """(lane, column) of register r of lane t, straight from ptx.md D12."""
+    """(lane, column) of register r of lane t, after PTX ISA 9.0, "tcgen05.ld"."""
     return {
         "32x32b": lambda: (t, r),
         "16x64b": lambda: (8 * (t & 1) + (t >> 2), 2 * r + (t >> 1 & 1)),

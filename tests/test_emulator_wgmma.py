@@ -1,4 +1,4 @@
-"""wgmma: descriptors and fragments against the formulas of ptx.md A3 to A6, element by element."""
+"""wgmma: descriptors and fragments against the formulas of PTX ISA 9.0, element by element."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ def address(
     base: int,
     mn_major: bool,
 ) -> int:
-    """Byte address of one element, straight from ptx.md A4."""
+    """Byte address of one element, straight from the canonical layouts of PTX ISA 9.0."""
     kb, mb = k * size, row * size
     w = SPAN.get(swizzle, 16)
     if not mn_major and swizzle == "none":
