@@ -9,11 +9,12 @@ from test_benchmark_suite import HostGpu
 
 from ptxgen.benchmark.conversion import default_table, load_peer_table
 from ptxgen.benchmark.grouped_check import check
+from ptxgen.benchmark.grouped_conversion import OURS, Converter
 from ptxgen.benchmark.grouped_plot import swap_curves
 from ptxgen.benchmark.grouped_sets import SETS, cases_of
 from ptxgen.benchmark.grouped_suite import OTHER, by_problem
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
-from ptxgen.benchmark.method import Contender
+from ptxgen.benchmark.method import Contender, Method, Samples
 from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
@@ -88,15 +89,17 @@ def test_cases_that_share_operands_follow_each_other() -> None:
     assert changes == len(set(problems)) - 1
 
 
-def test_every_masked_case_has_a_time_of_deepgemm_to_convert() -> None:
+def test_weight_bound_peers_are_converted_by_the_bandwidth_of_a_copy() -> None:
     path = default_table()
     assert path is not None
     table = load_peer_table(path)
-    assert table.copy_bytes_per_s > 4e12
-    for case in cases_of(("masked",)):
-        p = case.problem
-        shape = ("deepgemm_fp8_masked", p.groups, case.rows[0], p.n, p.k)
-        assert 50e-6 < table.grouped[shape] < 1e-3
+    watch: Any = None
+    converter = Converter(watch, Method(), table, table.copy_bytes_per_s / 2)
+    case = next(c for c in cases_of(("masked",)) if c.rows[0] == 96 and c.problem.k == 7168)
+    (peer,) = converter.peers(case, {OURS: Samples((100e-6,))})
+    assert peer.seconds == pytest.approx(2 * 132.36e-6)
+    assert peer.ratio == pytest.approx(2 * 1.3236)
+    assert "copy" in peer.converted
 
 
 def test_a_curve_tells_swapped_from_straight_whichever_was_chosen() -> None:

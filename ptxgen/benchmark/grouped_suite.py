@@ -13,6 +13,7 @@ from ptxgen.benchmark.check import Check
 from ptxgen.benchmark.conversion import PeerTable
 from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.grouped_check import check
+from ptxgen.benchmark.grouped_conversion import OURS, Converter
 from ptxgen.benchmark.grouped_sets import GroupedCase, grouped_set
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender, Method, Samples, compare, paired_ratio
@@ -26,7 +27,6 @@ from ptxgen.launcher.device import GpuDevice
 from ptxgen.plans import Plan
 from ptxgen.swap_selection import SwapChoice, choose_swap
 
-OURS = "ptxgen"
 OTHER = "ptxgen, the other way"
 """Ours with the operands swapped where the choice was not to, and straight where it was."""
 LEVEL = "kernel"
@@ -146,7 +146,8 @@ def run(
         dtypes = tuple(sorted({case.problem.a for case in cases}))
         ceilings = measure_ceilings(watch, reader, dtypes, method, executor, note)
         copy_bytes_per_s = reader.copy_bytes_per_s()
-        bench = _Bench(watch, reader, sampler, method, peers, table, copy_bytes_per_s)
+        converter = Converter(watch, method, table, copy_bytes_per_s)
+        bench = _Bench(watch, reader, sampler, method, peers, converter)
         stack.callback(bench.close)
         for index, prepared in enumerate(queue):
             case = prepared.case
@@ -247,15 +248,14 @@ class _Bench:
 
     def __init__(
         self, watch: Stopwatch, reader: StreamReader, sampler: StateSampler, method: Method,
-        peers: bool, table: PeerTable | None, copy_bytes_per_s: float,
+        peers: bool, converter: Converter,
     ) -> None:  # fmt: skip
         self.watch = watch
         self.reader = reader
         self.sampler = sampler
         self.method = method
         self.peers = peers
-        self.table = table
-        self.copy_bytes_per_s = copy_bytes_per_s
+        self.converter = converter
         self._workload: GroupedWorkload | None = None
 
     def measure(self, prepared: _Prepared, seconds: float) -> GroupedResult:
@@ -293,7 +293,7 @@ class _Bench:
             stream_s = compare([stream], STREAM, 0.0)[stream.name].median * nbytes / read
         return GroupedResult(
             case, prepared.ways[0].choice, samples, checks,
-            self._converted(case, samples), refusals, stream_s, workload.sizes,
+            self.converter.peers(case, samples), refusals, stream_s, workload.sizes,
             self.sampler.summary(),
         )  # fmt: skip
 
@@ -304,22 +304,6 @@ class _Bench:
             self._workload = GroupedWorkload(self.watch.device, case.problem)
         self._workload.use(case.rows)
         return self._workload
-
-    def _converted(self, case: GroupedCase, samples: dict[str, Samples]) -> tuple[PeerResult, ...]:
-        """Peers that did not run here, by the bandwidth of a copy here and where they ran."""
-        ours = samples[OURS].median
-        found = []
-        for name in grouped_peers.serving(case) if self.table is not None else ():
-            if name in samples or len(set(case.rows)) != 1:
-                continue
-            assert self.table is not None
-            shape = (case.problem.groups, case.rows[0], case.problem.n, case.problem.k)
-            there = self.table.grouped.get((name, *shape))
-            if there is not None and self.table.copy_bytes_per_s:
-                seconds = there * self.table.copy_bytes_per_s / self.copy_bytes_per_s
-                how = f"by the bandwidth of a copy in this run and in that of {self.table.source}"
-                found.append(PeerResult(name, seconds, seconds / ours, None, None, how))
-        return tuple(found)
 
     def close(self) -> None:
         """Give the operands back."""
