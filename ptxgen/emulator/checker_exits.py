@@ -11,6 +11,10 @@ from ptxgen.emulator.observer import AsyncOperation, BarrierKey, Origin
 from ptxgen.emulator.shadow import Record
 
 
+NEVER = 1 << 30
+"""A milestone that does not come: nothing tells the end of the operation."""
+
+
 @dataclass(slots=True)
 class Exposure:
     """The last use of a CTA's shared memory of one kind, by one warp."""
@@ -49,14 +53,16 @@ class Exits:
         found = Exposure(agent, ((component, agent.epoch - 1),), "", origin)
         self._add(cta, (agent, component, origin.line), found)
 
-    def commit(self, operation: AsyncOperation, agent: Agent, never: tuple[int, int]) -> None:
-        """A tcgen05.commit will arrive on mbarriers. What it says of the tensor core is known by
-        any later commit, that the arrival has come only by a wait for its phase. `never`: a
-        milestone that does not come."""
+    def commit(self, operation: AsyncOperation, agent: Agent, milestone: tuple[int, int]) -> None:
+        """A tcgen05.commit, which is `milestone` of its thread, will arrive on mbarriers. A later
+        commit says that the tensor core has come so far, which public kernels take for enough;
+        only a wait for its phase says that the arrival is there."""
         origin = operation.origin
+        never = (milestone[0], NEVER)
         for barrier in operation.barriers:
             cta = barrier[0]
-            found = Exposure(agent, (never,), "tcgen05_commit", origin)
+            other = None if self.reporter.strict else milestone
+            found = Exposure(agent, (never,), "tcgen05_commit", origin, other)
             if cta in self._gone:
                 self._report(cta, found, "has exited")
             elif cta != agent.cta:

@@ -8,16 +8,13 @@ Source: PTX ISA 9.0, "Async Operations" and the completion mechanisms of each in
 from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_agents import Agent
 from ptxgen.emulator.checker_barriers import Barriers
-from ptxgen.emulator.checker_exits import Exits
+from ptxgen.emulator.checker_exits import NEVER, Exits
 from ptxgen.emulator.clocks import Clock
 from ptxgen.emulator.lanes import lane_list, lowest
 from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation
 from ptxgen.emulator.shadow import Record
 
 Milestones = tuple[tuple[int, int], ...]
-
-NEVER = 1 << 30
-"""A milestone that does not come: nothing tells the end of the operation."""
 
 
 class Operations:
@@ -56,7 +53,7 @@ class Operations:
             stream = agent.tensor_stream(lane)
             milestone = (stream.component, stream.committed)
             self._deliver(operation, agent, milestone)
-            self._exits.commit(operation, agent, (stream.component, NEVER))
+            self._exits.commit(operation, agent, milestone)
             return []
         reads = writes = (agent.first + clocks.LOADS, NEVER)
         if operation.group == "bulk":
