@@ -196,7 +196,8 @@ def _baseline(text: str, scenario: Scenario, strict: bool) -> _Baseline:
     if report.findings or not report.identical:
         raise HazardError(f"the kernel must be clean before it is mutated, it has: {report}")
     coverage = Coverage()
-    run(text, scenario.launch, dict(scenario.data), Options(), coverage)
+    for schedule, seed in TURNS:
+        run(text, scenario.launch, dict(scenario.data), Options(schedule, seed), coverage)
     job = {
         "launch": scenario.launch.to_json(), "digests": _digests(report.outputs),
         "data": {k: base64.b64encode(v).decode() for k, v in scenario.data.items()},

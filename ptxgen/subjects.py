@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import EmulationError, PtxError
-from ptxgen.grouped_operands import make_grouped_operands
+from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Launch
 from ptxgen.operands import make_operands
@@ -97,4 +97,28 @@ def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[
     for k in ((config.stages + 1) * config.tile_k * split_k + ragged, ragged, 0):
         small = replace(problem, m=m, n=n, k=k, a_stride=0, b_stride=0, d_stride=0)
         found.append(gemm_subject(small, config, kernel, num_sms=num_sms))
+    return found
+
+
+def exercising_grouped_subjects(
+    problem: GroupedGemm, config: Any, kernel: ModuleType
+) -> list[Subject]:
+    """The same for grouped kernels whose sizes count rows: one cluster walks groups that fill a
+    tile of every width that the config has main loops for, just not fill it, are empty, span
+    tiles, and end with whole ones; N is ragged. An odd number of k-tiles, then an even one.
+    """
+    cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
+    tile = config.tile_m * cluster_m
+    widths = getattr(config, "mma_columns", (tile,)) if config.swap_ab else (tile,)
+    rows = [count for width in widths for count in (width, width - 3, width)]
+    rows += [0, 2 * tile + 5, 2 * tile]
+    m = sum(rows) if problem.mode == "contiguous" else max(rows)
+    n = config.tile_n * cluster_n + 8
+    ragged = 16 * 8 // dtype(config.a).bits
+    found = []
+    odd = (config.stages + 1) // 2 * 2 * config.tile_k + ragged
+    for k in (odd, 2 * config.tile_k, ragged, 0):
+        small = replace(problem, groups=len(rows), m=m, n=n, k=k)
+        sizes = device_sizes(small, rows)
+        found.append(grouped_subject(small, sizes, config, kernel, num_sms=cluster_m * cluster_n))
     return found

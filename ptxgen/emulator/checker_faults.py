@@ -90,7 +90,7 @@ def explain_deadlock(machine: Any) -> Iterator[tuple[str, str, Origin]]:
     """(code, message, waiter) for what a deadlock's barriers show by themselves."""
     if machine is None:
         return
-    from ptxgen.emulator.deadlock import barrier_name
+    from ptxgen.emulator.deadlock import barrier_name, register_text
 
     waiting: set[tuple[int, int]] = set()
     for fragment in machine.fragments():
@@ -109,6 +109,8 @@ def explain_deadlock(machine: Any) -> Iterator[tuple[str, str, Origin]]:
                 f"warp must execute together; lanes {missing:#010x} never get there",
                 origin,
             )
+        elif wait.kind == "registers":
+            yield "SETMAXNREG", f"{warp.name}: {register_text(fragment)}", origin
         elif wait.kind == "mbarrier":
             barrier = cta.mbarriers.live.get(wait.subject[0])
             if barrier is None or barrier.pending or not barrier.tx:

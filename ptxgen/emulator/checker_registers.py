@@ -4,8 +4,8 @@ from typing import Any
 
 from ptxgen.emulator.checker_report import Reporter, warps_text
 from ptxgen.emulator.observer import Origin
+from ptxgen.emulator.register_pool import entry_registers
 
-REGISTERS_PER_SM = 65536
 _SHOWN = 4
 """Register names that a message lists."""
 
@@ -84,7 +84,7 @@ class Registers:
             )  # fmt: skip
 
     def cta_exited(self, cta: int) -> None:
-        """All warps have set what they will: does it fit, and did warpgroups agree?"""
+        """All warps have set what they will: did warpgroups agree?"""
         mine = self._counts.pop(cta, None)
         if not mine or not self._entry:
             return
@@ -97,28 +97,7 @@ class Registers:
                     origin, f"warps {group} to {warps[-1]} of one warpgroup end with different "
                     f"register counts {sorted(values)}"
                 )  # fmt: skip
-        total = sum(mine[w][0] if w in mine else self._entry for w in range(self._num_warps))
-        limit = self._entry * self._num_warps
-        if total > limit:
-            last = max(mine.values(), key=lambda m: m[0])[1]
-            self._report(
-                last, f"all warps together ask for {32 * total} registers, but the CTA was "
-                f"launched with {32 * limit} ({self._entry} per thread): an inc waits forever"
-            )  # fmt: skip
 
     def _report(self, origin: Origin, text: str) -> None:
         if not self.reporter.repeats("SETMAXNREG", origin.line):
             self.reporter.add("SETMAXNREG", text, origin)
-
-
-def entry_registers(directives: Any, threads: int) -> int:
-    """Registers per thread that ptxas gives an entry at most; 0 where it cannot know.
-
-    Measured: .maxntid 384 with .minnctapersm 1 gives 168 (ptxas 13.0).
-    """
-    if "maxnreg" in directives:
-        return int(directives["maxnreg"][0])
-    if not {"maxntid", "reqntid"} & set(directives) or "minnctapersm" not in directives:
-        return 0
-    ctas = int(directives["minnctapersm"][0])
-    return min(REGISTERS_PER_SM // (threads * max(ctas, 1)) // 8 * 8, 255)

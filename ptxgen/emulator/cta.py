@@ -7,6 +7,7 @@ from ptxgen.emulator.fragment import Fragment
 from ptxgen.emulator.mbarrier import MbarrierTable
 from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.observer import Origin, Rendezvous
+from ptxgen.emulator.register_pool import RegisterPool, entry_registers
 from ptxgen.emulator.tmem import TensorMemory
 from ptxgen.emulator.warp import Warp
 from ptxgen.emulator.warpgroup import Warpgroup
@@ -69,6 +70,7 @@ class Cta:
         self.barriers = [NamedBarrier() for _ in range(NUM_NAMED_BARRIERS)]
         threads = self.ntid[0] * self.ntid[1] * self.ntid[2]
         self.num_threads = threads
+        self.registers = RegisterPool(entry_registers(image.entry.directives, threads))
         self.warps = [Warp(self, i) for i in range(-(-threads // 32))]
         self.warpgroups = [
             Warpgroup(self, self.warps[i : i + 4]) for i in range(0, len(self.warps), 4)

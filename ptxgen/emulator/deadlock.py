@@ -72,9 +72,22 @@ def describe(fragment: Fragment) -> str:
         return (
             f"{at}must be executed by all lanes together; lanes {missing_lanes:#010x} are elsewhere"
         )
+    if wait.kind == "registers":
+        return f"{at}{register_text(fragment)}"
     if wait.kind == "wgmma":
         return f"{at}waits for a wgmma that not all four warps of the warpgroup have issued"
     return f"{at}waits ({wait.kind})"
+
+
+def register_text(fragment: Fragment) -> str:
+    """What a setmaxnreg that waits asks for, and what there is."""
+    assert fragment.wait is not None
+    _, count = fragment.wait.subject
+    pool = fragment.cta.registers
+    return (
+        f"setmaxnreg asks for {count} registers per thread, {pool.needed(fragment, count)} more "
+        f"than its warp has, but the other warps of the CTA have given back {pool.free}"
+    )
 
 
 def barrier_name(cta: "Cta", offset: int) -> str:

@@ -35,7 +35,7 @@ class Wait:
     """Why a fragment does not run."""
 
     kind: str
-    """mbarrier, bar, cluster, join, tmem, or a group: bulk, cp_async, wgmma, tcgen05."""
+    """mbarrier, bar, cluster, join, tmem, registers, or a group: bulk, cp_async, wgmma, tcgen05."""
     line: int
     subject: Any = None
     """What it waits for, by kind."""

@@ -34,6 +34,8 @@ COMPLETIONS = 0.2
 """How often something in flight completes after a turn, in the random schedule."""
 MOST_CTAS = 1024
 """CTAs that may be resident because others poll: more than any GPU holds of a kernel like that."""
+EARLY = 0.5
+"""How often a test_wait returns false at once, in the random schedule."""
 SPURIOUS = 0.1
 """How often a try_wait fails for no reason, in the random schedule."""
 
@@ -166,6 +168,10 @@ class Machine:
     def spurious_failure(self) -> bool:
         """Whether a try_wait fails for no reason now."""
         return self.random is not None and self.random.random() < SPURIOUS
+
+    def returns_early(self) -> bool:
+        """Whether a test_wait that finds its phase incomplete says so now; it may also be late."""
+        return self.random is not None and self.random.random() < EARLY
 
     def _release_peeks(self) -> bool:
         """Let try_waits return false that have not done so since something last changed."""

@@ -188,7 +188,7 @@ def set_max_registers(instruction: Instruction) -> list[Micro]:
     """setmaxnreg."""
     if instruction.modifiers[0] not in ("inc", "dec"):
         raise unknown(instruction)
-    return [Effect(instruction, _set_max_registers, joins=True)]
+    return [Effect(instruction, _set_max_registers, ends=True, joins=True)]
 
 
 def _set_max_registers(em: Emitter, instruction: Instruction) -> None:
@@ -196,19 +196,20 @@ def _set_max_registers(em: Emitter, instruction: Instruction) -> None:
     if not isinstance(operand, Immediate):
         raise unknown(instruction, "the count must be a literal")
     em.line(
-        f"registers_changed(F, {instruction.modifiers[0]!r}, {int(operand.value)}, "
-        f"{instruction.line})"
+        f"return registers_changed(F, {instruction.modifiers[0]!r}, {int(operand.value)}, "
+        f"{instruction.line}, {em.following()})"
     )
 
 
 @runtime
-def registers_changed(F: "Fragment", kind: str, count: int, line: int) -> None:
-    """setmaxnreg: checked, otherwise without effect.
+def registers_changed(F: "Fragment", kind: str, count: int, line: int, following: Any) -> Any:
+    """setmaxnreg: an inc waits until the pool holds what it asks for.
 
     Raises: BarrierError for a count that is not a multiple of 8 in [24, 256].
     """
     if count % 8 or not 24 <= count <= 256:
         raise BarrierError(f"setmaxnreg: must be a multiple of 8 in [24, 256], got {count}")
-    F.warp.registers = count
-    if F.observer is not None:
-        F.observer.on_setmaxnreg(F.origin(line), kind, count)
+    if F.cta.registers.change(F, kind, count, line):
+        return following
+    F.next = following
+    return None

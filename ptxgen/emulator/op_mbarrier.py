@@ -230,7 +230,7 @@ def wait_for_phase(
         if register >= 0:
             F.registers[register] = True
         return following
-    if failed:
+    if failed or (not spurious and F.machine.returns_early()):
         cta.mbarriers.at(offset)
         if register >= 0:
             F.registers[register] = False
@@ -262,7 +262,7 @@ def wait_for_phases(
             origin=_lane(F, lane, line),
         ):  # fmt: skip
             done |= 1 << lane
-    if done or failed or len(wanted) > 1:
+    if done or failed or len(wanted) > 1 or (not spurious and F.machine.returns_early()):
         if register >= 0:
             F.registers[register] = done
         if done == F.mask:
