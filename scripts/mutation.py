@@ -20,7 +20,6 @@ from golden_kernels import golden_kernels  # noqa: E402
 from ptxgen.errors import PtxgenError  # noqa: E402
 from ptxgen.executors import executor_of  # noqa: E402
 from ptxgen.mutation_score import MIN_SCORE, Scenario, score  # noqa: E402
-from ptxgen.subjects import exercising_subjects  # noqa: E402
 
 MAX_EQUIVALENT = 0.1
 
@@ -36,7 +35,7 @@ def result_of(name: str, executor: str) -> dict[str, Any]:
     """Counts, score and survivors of one kernel."""
     golden = golden_kernels()[name]
     try:
-        subjects = exercising_subjects(golden.gemm, golden.config, golden.kernel)
+        subjects = golden.subjects()
         scenarios = [Scenario(s.launch, s.data) for s in subjects]
         with executor_of(executor) as running:
             found = score(subjects[0].ptx, scenarios, running)

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptxgen.kernels import kernel_for, target_fields
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm90, grouped_sm100, kernel_for, target_fields
 from ptxgen.problem import Gemm
 from ptxgen.renderer import render
+from ptxgen.subjects import Subject, exercising_grouped_subjects, exercising_subjects
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -46,6 +48,33 @@ class Golden:
         """What the templates say now."""
         return render(self.kernel.plan(self.gemm, self.config)).text
 
+    def subjects(self) -> list[Subject]:
+        """Small problems that together execute all of it."""
+        return exercising_subjects(self.gemm, self.config, self.kernel)
+
+
+@dataclass(frozen=True)
+class GroupedGolden:
+    """One grouped kernel."""
+
+    kernel: Any
+    problem: GroupedGemm
+    """Sizes do not change the text."""
+    chosen: dict[str, Any]
+
+    @property
+    def config(self) -> Any:
+        """The config, completed."""
+        return self.kernel.default_config(self.problem, **self.chosen)
+
+    def text(self) -> str:
+        """What the templates say now."""
+        return render(self.kernel.plan(self.problem, self.config)).text
+
+    def subjects(self) -> list[Subject]:
+        """Small problems that together execute all of it."""
+        return exercising_grouped_subjects(self.problem, self.config, self.kernel)
+
 
 FP8 = {"a": "e4m3", "b": "e4m3"}
 SMALL = {"tile_m": 128, "tile_n": 32, "tile_k": 128, "stages": 2}
@@ -53,7 +82,7 @@ BLOCK = {**FP8, "scale": "block", "accumulate": "promoted"}
 
 
 @cache
-def golden_kernels() -> dict[str, Golden]:
+def golden_kernels() -> dict[str, Golden | GroupedGolden]:
     """All of them by file name."""
     return {
         "gemm_sm90_fast": Golden("sm_90a", FP8, {**SMALL, "store": "tma"}),
@@ -83,6 +112,21 @@ def golden_kernels() -> dict[str, Golden]:
         ),
         "gemm_sm100_blockscaled": Golden(
             "sm_100a", {**FP8, "scale": "mx32"}, {"tile_n": 64, "stages": 2}
+        ),
+        "grouped_sm90": GroupedGolden(
+            grouped_sm90,
+            GroupedGemm("contiguous", 4, 90, 136, 400, "bf16", "bf16"),
+            {"tile_m": 64, "tile_n": 64, "cluster_m": 2, "stages": 3},
+        ),
+        "grouped_sm90_swapped": GroupedGolden(
+            grouped_sm90,
+            GroupedGemm("masked", 4, 72, 136, 400, scale="block", accumulate="promoted"),
+            {"swap_ab": True, "tile_m": 16, "stages": 3},
+        ),
+        "grouped_sm100": GroupedGolden(
+            grouped_sm100,
+            GroupedGemm("masked", 4, 72, 136, 400, scale="rowcol"),
+            {"cta_group": 2, "tile_m": 32, "tile_n": 128, "stages": 2},
         ),
     }
 

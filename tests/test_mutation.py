@@ -14,7 +14,6 @@ from ptxgen.mutation_paths import VARIES, Paths
 from ptxgen.mutation_rules import RULES, Facts, Place
 from ptxgen.mutation_score import MIN_SCORE, Scenario, Score, score
 from ptxgen.ptx.parser import parse
-from ptxgen.subjects import exercising_subjects
 
 GOLDEN = golden_kernels()
 MAX_EQUIVALENT = 0.1
@@ -154,7 +153,7 @@ def test_a_kernel_that_is_not_clean_is_not_mutated() -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_enough_mutants_of_a_golden_kernel_are_caught(name: str) -> None:
     golden = GOLDEN[name]
-    subjects = exercising_subjects(golden.gemm, golden.config, golden.kernel)
+    subjects = golden.subjects()
     with executor_of("processes:2") as executor:
         found = score(subjects[0].ptx, [Scenario(s.launch, s.data) for s in subjects], executor)
     survivors = "\n".join(f"{v.mutant.name} ({v.by})" for v in found.of("survived"))

@@ -10,7 +10,6 @@ from ptxgen.emulator.checker_report import Reporter, warps_text
 from ptxgen.emulator.observer import AsyncOperation, BarrierKey, Origin
 from ptxgen.emulator.shadow import Record
 
-
 NEVER = 1 << 30
 """A milestone that does not come: nothing tells the end of the operation."""
 

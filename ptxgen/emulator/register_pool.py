@@ -81,4 +81,6 @@ def entry_registers(directives: Any, threads: int) -> int:
     for extent in bound:
         most *= int(extent)
     ctas = int(directives["minnctapersm"][0])
-    return min(REGISTERS_PER_SM // (max(most, threads) * max(ctas, 1)) // UNIT * UNIT, MAX_REGISTERS)
+    return min(
+        REGISTERS_PER_SM // (max(most, threads) * max(ctas, 1)) // UNIT * UNIT, MAX_REGISTERS
+    )
