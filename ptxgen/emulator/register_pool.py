@@ -70,7 +70,8 @@ class RegisterPool:
 def entry_registers(directives: Any, threads: int) -> int:
     """Registers per thread that ptxas gives an entry; 0 where it cannot know.
 
-    `threads`: of a CTA as launched. Measured: .maxntid 384 with .minnctapersm 1 gives 168 (ptxas 13.0).
+    `threads`: of a CTA as launched. Measured with ptxas 13.0: .maxntid 384 with .minnctapersm 1
+    gives 168.
     """
     if "maxnreg" in directives:
         return -(-int(directives["maxnreg"][0]) // UNIT) * UNIT
