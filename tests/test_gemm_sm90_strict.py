@@ -29,6 +29,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**FP8, "scale": "tensor", "accumulate": "promoted"}, {"swizzle_bytes": 32, "tile_n": 24}),
     ({**FP8, "accumulate": "promoted"}, {"tile_m": 256, "tile_n": 48}),
     (FP8, {"store": "deferred", "tile_n": 24}),
+    ({**FP8, "m": 13}, {"tile_n": 24}),
+    ({**BLOCK, "m": 20}, {"tile_n": 40, "split_k": 2}),
     ({"layout": "tt", "d": "f32"}, {"swizzle_bytes": 0, "tile_n": 64}),
     ({"layout": "nn"}, {"cluster_n": 2, "tile_n": 64, "store": "deferred"}),
 ]  # fmt: skip
@@ -37,7 +39,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_strict_checks_find_nothing(case: tuple[dict[str, Any], dict[str, Any]]) -> None:
     fields, chosen = case
-    problem = Gemm(136, 136, 656, **fields)
+    problem = Gemm(**{"m": 136, "n": 136, "k": 656, **fields})
     plan = gemm_sm90.plan(problem, gemm_sm90.default_config(problem, **chosen), num_sms=2)
     contents = buffer_contents(problem, make_operands(problem, "integers"))
     report = check(render(plan).text, plan.launch, contents, strict=True, seeds=(0,))

@@ -104,7 +104,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "stop": hex(STOP),
         "clears_a": config.clears_a,
         "clear_step": 16 * config.cta_threads,
-        "a_stages": [
+        "cleared": [
             {
                 "offset": regions[f"a[{i}]"],
                 "end": regions[f"a[{i}]"] + a_tile.nbytes,

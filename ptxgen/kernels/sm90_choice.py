@@ -10,7 +10,7 @@ from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_operands import check_formats
 from ptxgen.kernels.wgmma_config import MAX_STAGES
-from ptxgen.layout import align_up
+from ptxgen.layout import MMA_M, align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
 
@@ -36,9 +36,19 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
         for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
             for store in _store_candidates(problem, chosen):
                 config = Config(**{**values, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
+                if "a_rows" not in chosen:
+                    config = with_few_rows(problem, config)
                 yield config if "stages" in chosen else with_most_stages(config, MOST_STAGES)
 
     return first_legal(candidates())
+
+
+def with_few_rows(problem: Gemm, config: Config) -> Config:
+    """The config, with only the rows of A loaded that the problem has, if it can."""
+    few = next((rows for rows in (8, 16, 32) if problem.m <= rows), 0)
+    if config.tile_m != MMA_M or config.multicasts or not config.a_tile.k_major:
+        few = 0
+    return replace(config, a_rows=few)
 
 
 def _tile_n_candidates(problem: Gemm) -> list[int]:
@@ -75,4 +85,4 @@ def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
                 ),
                 MAX_STAGES if tile_m == 64 else MOST_STAGES,
             )  # fmt: skip
-            yield with_refusal(config)
+            yield with_refusal(with_few_rows(problem, config))

@@ -6,7 +6,7 @@ from ptxgen.config_rules import check_smem, check_tile_k, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
-from ptxgen.layout import OperandTile, align_up
+from ptxgen.layout import MMA_M, OperandTile, align_up
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "gemm_sm90"
@@ -64,6 +64,11 @@ class Config(WgmmaConfig):
     """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
     (st.global) for addresses, strides or row lengths that TMA refuses."""
 
+    a_rows: int = 0
+    """Rows of A that TMA loads of a tile of 64 rows, for problems that have no more: 8, 16 or 32;
+    the rest of the tile stays zero. 0: all of them. TMA takes longer for a row outside the matrix
+    than for one that it reads (measured on an H200)."""
+
     def __str__(self) -> str:
         return "_".join(
             (
@@ -71,6 +76,7 @@ class Config(WgmmaConfig):
                 f"{self.tile_m}x{self.tile_n}x{self.tile_k}", f"s{self.stages}",
                 f"c{self.cluster_m}x{self.cluster_n}x{self.split_k}", f"w{self.warpgroups}",
                 f"swizzle{self.swizzle_bytes}", self.store,
+                *([f"a{self.a_rows}"] if self.a_rows else []),
             )
         )  # fmt: skip
 
@@ -171,6 +177,20 @@ class Config(WgmmaConfig):
         )  # fmt: skip
 
     @property
+    def a_box(self) -> tuple[int, int]:
+        """TMA box of A in elements, contiguous dimension first."""
+        columns, rows = self.a_tile.box
+        return columns, self.a_rows or rows
+
+    @property
+    def tx_bytes(self) -> int:
+        """What TMA loads into one stage."""
+        loaded = self.a_tile.nbytes
+        if self.a_rows:
+            loaded = loaded // self.tile_m * self.a_rows
+        return loaded + self.b_tile.nbytes
+
+    @property
     def b_tile(self) -> OperandTile:
         """B's tile in shared memory."""
         return OperandTile(
@@ -199,6 +219,7 @@ class Config(WgmmaConfig):
             "warpgroups": (1, 2),
             "swizzle_bytes": SWIZZLES,
             "store": STORES,
+            "a_rows": (0, 8, 16, 32),
         }
         check_values(self, allowed)
         if self.cluster_m * self.cluster_n > 2:
@@ -210,6 +231,12 @@ class Config(WgmmaConfig):
                 f"split_k={self.split_k} uses the cluster for K and stores with st.global: "
                 f"it needs cluster 1x1 and store=global, got {self.cluster_m}x{self.cluster_n} and "
                 f"store={self.store}; try split_k=1"
+            )
+        if self.a_rows and (self.tile_m != MMA_M or self.multicasts or not self.a_tile.k_major):
+            raise ConfigError(
+                f"a_rows={self.a_rows} needs tile_m={MMA_M}, a cluster that shares nothing and a "
+                f"K-major A, got tile_m={self.tile_m}, cluster {self.cluster_m}x{self.cluster_n} "
+                f"and layout={self.layout}; try a_rows=0"
             )
         self.check_blocks("tile_m")
         check_tile_k(self)

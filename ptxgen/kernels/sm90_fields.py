@@ -4,7 +4,8 @@ from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import block_scale_fields, chunks_of, group, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
-from ptxgen.layout import MMA_M, DStaging
+from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
+from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging
 
 
 def fields(config: Config) -> dict[str, object]:
@@ -56,7 +57,17 @@ def fields(config: Config) -> dict[str, object]:
         "empty_offset": regions["empty"],
         "empty_from_full": regions["empty"] - regions["full"],
         "d_offset": regions.get("d", 0),
-        "tx_bytes": a_tile.nbytes + b_tile.nbytes,
+        "tx_bytes": config.tx_bytes,
+        "clears_a": config.a_rows > 0,
+        "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
+        "cleared": [
+            {
+                "offset": regions[f"a[{i}]"] + chunk + config.a_rows * a_tile.pitch_bytes,
+                "end": regions[f"a[{i}]"] + chunk + a_tile.chunk_bytes,
+            }
+            for i in range(config.stages)
+            for chunk in range(0, a_tile.nbytes, a_tile.chunk_bytes)
+        ],
         "warpgroup_rows": config.tile_m // config.warpgroups,
         "warpgroup_a_bytes": config.blocks_per_warpgroup * a_tile.mma_m_bytes,
         "a_descriptor": hex(a_tile.descriptor.encode()),

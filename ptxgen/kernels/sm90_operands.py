@@ -58,3 +58,8 @@ def check_serves(problem: Gemm, config: Config) -> None:
     check_operands(problem)
     check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
+    if config.a_rows and problem.m > config.a_rows:
+        raise ConfigError(
+            f"a_rows={config.a_rows} is for problems with no more rows, got m={problem.m}; "
+            "try a_rows=0"
+        )

@@ -32,7 +32,7 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
     return (
         Barrier(
             "full", config.stages, config.full_arrivals,
-            config.a_tile.nbytes + config.b_tile.nbytes,
+            config.tx_bytes,
             "the producer, by arrive.expect_tx; TMA counts the bytes down"
             + ("; the mover's 32 lanes, when their copies land" if config.block_scaled else ""),
             "all consumer threads",
