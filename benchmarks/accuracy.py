@@ -16,13 +16,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ptxgen import selection
+from ptxgen.exact_model import exact_result
 from ptxgen.kernels import kernel_of
 from ptxgen.launch import Device
 from ptxgen.operands import make_operands
 from ptxgen.problem import FP8, Gemm
 from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
-from ptxgen.verification import exact_result
 
 SIZE = 64
 """Rows and columns of D: 4096 elements, every one compared."""

@@ -37,8 +37,7 @@ def run_operands(
             image[guard : guard + buffer.nbytes] = contents[buffer.name]
         images[buffer.name] = (guard, image.tobytes())
     seconds, left = launch_on(device, images, launches, lambda at: device.launch(launch, ptx, at))
-    raw = np.frombuffer(left, np.uint8)
-    d, stray = poisoned_d(problem, raw, guard, _parts(problem, operands))
+    d, stray = poisoned_d(problem, left["d"], guard, _parts(problem, operands))
     return Run(d, stray, seconds)
 
 

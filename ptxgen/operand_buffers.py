@@ -1,5 +1,6 @@
 """The buffers of a problem, dense or grouped, as a launch describes them."""
 
+from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Buffer
 from ptxgen.problem import MICRO_SCALES, Gemm
@@ -28,7 +29,26 @@ def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
         )
         for name, fill in zip(("scale_a", "scale_b"), fills, strict=True):
             buffers.append(Buffer(name, _scale_bytes(problem, name), "in", fill))
+    if isinstance(problem, Gemm):
+        buffers += _epilogue_buffers(problem)
     return tuple(buffers)
+
+
+def _epilogue_buffers(problem: Gemm) -> list[Buffer]:
+    """What the epilogue of a dense problem reads and writes beside D."""
+    epilogue, buffers = problem.epilogue, []
+    if epilogue.c != "none":
+        buffers.append(Buffer("c", problem.extent_bytes("c"), "in", f"random:{epilogue.c}:4"))
+    if epilogue.bias != "none":
+        nbytes = problem.bias_length * dtype(epilogue.bias_dtype).bytes
+        buffers.append(Buffer("bias", nbytes, "in", f"random:{epilogue.bias_dtype}:5"))
+    if epilogue.amax:
+        buffers.append(Buffer("amax", 4, "inout", "zeros"))
+    if epilogue.d_scale != "none":
+        role = "out" if epilogue.d_scale == "group" else "in"
+        fill = "poison" if role == "out" else "random:f32:6"
+        buffers.append(Buffer("d_scale", 4 * problem.d_scale_length, role, fill))
+    return buffers
 
 
 def _scale_bytes(problem: Gemm | GroupedGemm, name: str) -> int:

@@ -139,7 +139,7 @@ def d_fits_tma(problem: Gemm | GroupedGemm) -> bool:
     The row length, because a TMA store clips at whole 16 bytes: with N = 63 bf16 it wrote two bytes
     of the gap behind each row. Measured on an H200 (tests/test_gemm_sm90.py has the case).
     """
-    lengths = (*_strides(problem, "d").values(), problem.n)
+    lengths = (*_strides(problem, "d").values(), problem.d_shape[-1])
     in_bytes = [dtype(problem.d).bytes * length for length in lengths]
     return not any(x % TMA_BYTES for x in (problem.d_alignment, *in_bytes))
 
@@ -158,6 +158,6 @@ def check_d_fits_tma(problem: Gemm | GroupedGemm, store: str) -> None:
     raise ConfigError(
         f"store={store} needs D at a multiple of {TMA_BYTES} bytes, with strides and a row length "
         f"of multiples of {TMA_BYTES} bytes (a TMA store clips at whole {TMA_BYTES} bytes), got an "
-        f"alignment of {problem.d_alignment}, {strides} and a row of {problem.n * element_bytes} "
-        "bytes; try store=global"
+        f"alignment of {problem.d_alignment}, {strides} and a row of "
+        f"{problem.d_shape[-1] * element_bytes} bytes; try store=global"
     )

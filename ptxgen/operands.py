@@ -1,7 +1,8 @@
 """Operands: input data for a problem, made from a seed, with everything around it poisoned."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ class Operands:
     """float32 of the shape that the problem says, or None without scales. A matrix of block scales
     is a view with the problem's strides; micro scales are of their own format, not packed."""
     scale_b: Array | None
+    c: Array | None = None
+    """C as the epilogue says, a view whose gaps hold NaN; or None."""
+    bias: Array | None = None
+    d_scale: Array | None = None
+    """float32 [1], if one scale of D is given."""
 
 
 def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operands:
@@ -53,7 +59,7 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
         raise ArgumentError(f"data={kind!r} must be one of {', '.join(KINDS)}")
     rng = np.random.default_rng(seed)
     if kind == "integers":
-        return _integers(problem, rng)
+        return _with_epilogue(problem, _integers(problem, rng), rng, kind)
     values = [rng.standard_normal((rows, problem.k)) for rows in (problem.m, problem.n)]
     if kind == "positive":
         values = [np.abs(v) for v in values]
@@ -73,7 +79,32 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
             q, scale = cast(x, name), None
         stored.append(q)
         scales.append(scale)
-    return _place(problem, stored[0], stored[1], scales[0], scales[1])
+    operands = _place(problem, stored[0], stored[1], scales[0], scales[1])
+    return _with_epilogue(problem, operands, rng, kind)
+
+
+def _with_epilogue(
+    problem: Gemm, operands: Operands, rng: np.random.Generator, kind: str
+) -> Operands:
+    """The operands, and what the epilogue reads, of values like those of the sums."""
+    epilogue = problem.epilogue
+
+    def values(shape: tuple[int, ...], name: str) -> Array:
+        if kind == "integers":
+            return rng.integers(-8, 9, shape).astype(numpy_dtype(name))
+        spread = math.sqrt(max(problem.k, 1)) * abs(problem.alpha)
+        x = rng.standard_normal(shape) * spread
+        return cast(np.abs(x) if kind == "positive" else x, name)
+
+    c = bias = d_scale = None
+    if epilogue.c != "none":
+        c = _strided(values(problem.c_shape, epilogue.c), problem.stride("c"))
+    if epilogue.bias != "none":
+        bias = values((problem.bias_length,), epilogue.bias_dtype)
+    if epilogue.d_scale == "tensor":
+        size = math.sqrt(max(problem.k, 1)) * abs(problem.alpha) / 64
+        d_scale = np.asarray([2.0 if kind == "integers" else max(size, 2**-20)], np.float32)
+    return replace(operands, c=c, bias=bias, d_scale=d_scale)
 
 
 def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:

@@ -1,11 +1,12 @@
 """Problems: what the user wants computed. A problem knows no hardware."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
+from ptxgen.epilogue import D_SCALE_BLOCK, Epilogue, columns_of_d
 from ptxgen.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Gemm:
     per 128 columns and 128 of K); group (both one per row or column and 128 of K). They are device
     arrays: vectors, or, for block and group, matrices [rows, ceil(K / 128)] with any two strides.
     mx32, mx128, nv16 (both one byte per row or column and 32, 128 or 16 of K; in memory they are
-    packed, see ptxgen.scale_tiles).
+    packed, see ptxgen.scale_tiles). What else becomes of the sums: see Epilogue.
     """
 
     m: int
@@ -74,6 +75,7 @@ class Gemm:
     """block and group: elements of scale_a from one row to the next, and from one block of K to the
     next. (0, 0) = dense rows. Likewise scale_b_strides."""
     scale_b_strides: tuple[int, int] = (0, 0)
+    epilogue: Epilogue = field(default_factory=Epilogue)
 
     def __post_init__(self) -> None:
         """Check the problem alone, for any kernel.
@@ -109,10 +111,12 @@ class Gemm:
                 )
         self._check_dtypes()
         self._check_micro_scales()
+        self.epilogue.check_d(self.d, self.n)
         for name in ("scale_a", "scale_b"):
             if getattr(self, f"{name}_strides") == (0, 0):
                 object.__setattr__(self, f"{name}_strides", (self.k_blocks, 1))
-        for name, columns in (("a", self.a_shape[1]), ("b", self.b_shape[1]), ("d", self.n)):
+        for name in ("a", "b", "c", "d"):
+            columns = getattr(self, f"{name}_shape")[1]
             stride = getattr(self, f"{name}_stride")
             if stride and stride < columns:
                 raise ProblemError(
@@ -126,13 +130,15 @@ class Gemm:
                 f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, tf32 with "
                 f"tf32, any two of {', '.join(NARROW_FLOATS)}, or any two of {', '.join(INTEGERS)}"
             )
-        outputs = ("bf16", "f16", "f32", "s32") if self.a in INTEGERS else ("bf16", "f16", "f32")
+        outputs = ("bf16", "f16", "f32", "s32" if self.a in INTEGERS else "e4m3")
         if self.d not in outputs:
             raise ProblemError(f"d={self.d} of {self.a} x {self.b} must be {', '.join(outputs)}")
-        if self.d == "s32" and (self.scale != "none" or self.alpha != 1.0):
+        plain = self.scale == "none" and self.alpha == 1.0 and self.epilogue == Epilogue()
+        if self.d == "s32" and not plain:
             raise ProblemError(
-                f"d=s32 holds the integer sums themselves: scale must be none and alpha 1, got "
-                f"scale={self.scale} and alpha={self.alpha}; try d=f32"
+                f"d=s32 holds the integer sums themselves: scale must be none, alpha 1 and the "
+                f"epilogue empty, got scale={self.scale}, alpha={self.alpha} and {self.epilogue}; "
+                "try d=f32"
             )
 
     def _check_micro_scales(self) -> None:
@@ -158,15 +164,62 @@ class Gemm:
     @property
     def d_shape(self) -> tuple[int, int]:
         """Shape of D as stored."""
+        return (self.m, self.d_columns)
+
+    @property
+    def d_columns(self) -> int:
+        """Columns of D."""
+        return columns_of_d(self.epilogue, self.n)
+
+    @property
+    def c_shape(self) -> tuple[int, int]:
+        """Shape of C."""
         return (self.m, self.n)
 
+    @property
+    def c_stride(self) -> int:
+        """Elements from one row of C to the next; 0 = dense."""
+        return self.epilogue.c_stride
+
+    @property
+    def c(self) -> str:
+        """dtype of C, or none."""
+        return self.epilogue.c
+
+    @property
+    def bias_length(self) -> int:
+        """Elements of the bias."""
+        return {"none": 0, "column": self.n, "row": self.m}[self.epilogue.bias]
+
+    @property
+    def d_scale_shape(self) -> tuple[int, ...]:
+        """Shape of the scales of D."""
+        if self.epilogue.d_scale == "group":
+            return (self.m, -(-self.d_columns // D_SCALE_BLOCK))
+        return ({"none": 0, "tensor": 1}[self.epilogue.d_scale],)
+
+    @property
+    def d_scale_strides(self) -> tuple[int, int]:
+        """Elements of d_scale from one row to the next, and from one block to the next."""
+        if self.epilogue.d_scale_strides == (0, 0):
+            return (-(-self.d_columns // D_SCALE_BLOCK), 1)
+        return self.epilogue.d_scale_strides
+
+    @property
+    def d_scale_length(self) -> int:
+        """Elements from the first to past the last scale of D."""
+        shape = self.d_scale_shape
+        if len(shape) == 1 or 0 in shape:
+            return shape[0] if len(shape) == 1 else 0
+        return sum((n - 1) * s for n, s in zip(shape, self.d_scale_strides, strict=True)) + 1
+
     def stride(self, operand: str) -> int:
-        """Elements from one stored row of operand a, b or d to the next."""
+        """Elements from one stored row of operand a, b, c or d to the next."""
         shape: tuple[int, int] = getattr(self, f"{operand}_shape")
         return int(getattr(self, f"{operand}_stride")) or shape[1]
 
     def extent_bytes(self, operand: str) -> int:
-        """Bytes from the first to past the last element of operand a, b or d."""
+        """Bytes from the first to past the last element of operand a, b, c or d."""
         rows, columns = getattr(self, f"{operand}_shape")
         if not rows or not columns:
             return 0
@@ -223,17 +276,25 @@ class Gemm:
         return (
             dtype(self.a).packed_bytes(self.m * self.k)
             + dtype(self.b).packed_bytes(self.n * self.k)
-            + dtype(self.d).packed_bytes(self.m * self.n)
+            + dtype(self.d).packed_bytes(self.m * self.d_columns)
+            + (dtype(self.c).packed_bytes(self.m * self.n) if self.c != "none" else 0)
             + (1 if self.scale in MICRO_SCALES else 4) * (self.scale_a_length + self.scale_b_length)
         )
 
     def reference(
-        self, a: Any, b: Any, scale_a: Any = None, scale_b: Any = None
+        self,
+        a: Any,
+        b: Any,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        c: Any = None,
+        bias: Any = None,
     ) -> "np.ndarray[Any, Any]":
-        """D in float64, before rounding to the dtype of D, shape [M,N].
+        """D in float64, before it is quantised to its dtype, shape of D.
 
-        a and b: arrays of the stored shapes, of any dtype that converts to float64.
+        a and b: arrays of the stored shapes, c [M,N] and the vector bias, of any dtypes that
+        convert to float64.
         """
         from ptxgen.reference import reference  # it needs numpy, which most commands do not
 
-        return reference(self, a, b, scale_a, scale_b)
+        return reference(self, a, b, scale_a, scale_b, c, bias)  # fmt: skip

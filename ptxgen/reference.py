@@ -4,13 +4,23 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.epilogue_reference import values_of_d
 from ptxgen.problem import BLOCK_SCALES, MICRO_SCALES, SCALE_BLOCK, Gemm
 
 Array = np.ndarray[Any, Any]
 
 
-def reference(problem: Gemm, a: Any, b: Any, scale_a: Any = None, scale_b: Any = None) -> Array:
-    """D before it is rounded to its dtype, shape [M,N]; arguments as `Gemm.reference`."""
+def reference(
+    problem: Gemm, a: Any, b: Any, scale_a: Any = None, scale_b: Any = None,
+    c: Any = None, bias: Any = None,
+) -> Array:  # fmt: skip
+    """D before it is quantised to its dtype; arguments as `Gemm.reference`."""
+    sums = _scaled_sums(problem, a, b, scale_a, scale_b)
+    return values_of_d(problem.epilogue, sums, c, bias)
+
+
+def _scaled_sums(problem: Gemm, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Array:
+    """alpha * scale_a * scale_b * A @ B, shape [M,N]."""
     a64 = np.asarray(a).astype(np.float64)
     b64 = np.asarray(b).astype(np.float64)
     a64 = a64 if problem.layout[0] == "n" else a64.T

@@ -33,11 +33,15 @@ class Run:
     """What a device left behind."""
 
     d: Any
-    """D, shape [M,N]."""
+    """D, of its shape."""
     stray_bytes: int
     """Bytes outside D, between its rows or around it, that were written."""
     seconds: tuple[float, ...]
     """Of each launch, until its result was there; the first one loads the text."""
+    d_scale: Any = None
+    """The scales that the kernel wrote beside D, float32 [M, ceil(columns / 128)]; or None."""
+    amax: float | None = None
+    """Largest magnitude of D, if the epilogue keeps it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def run_gemm(
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
     exact = exact or not emulated or data == "integers"
     verdict = verify(problem, operands, run.d, exact=exact, tile=tile, seed=seed, unit=unit,
-                     k_parts=k_parts)  # fmt: skip
+                     k_parts=k_parts, d_scale=run.d_scale, amax=run.amax)  # fmt: skip
     first, last = run.seconds[0], run.seconds[-1]
     return Trial(device.name, last, max(0.0, first - last), verdict, run.stray_bytes)
 
@@ -106,18 +110,21 @@ def run_operands(
     """Run `ptx` on `operands`, each at an address that is exactly as aligned as the problem says.
 
     On a GPU poison surrounds every operand. The emulator faults on any access outside a buffer, so
-    there buffers end where operands do. D is poison before every launch.
+    there buffers end where operands do. Before every launch D and its scales are poison, and amax
+    is zero.
 
     Raises: as `Device.launch`.
     """
     guard = 0 if device.name == "emulator" else GUARD_BYTES
-    contents = {
-        **buffer_contents(problem, operands),
-        "d": bytes([POISON]) * problem.extent_bytes("d"),
-    }
+    outputs = {"d": bytes([POISON]) * problem.extent_bytes("d")}
+    if problem.epilogue.d_scale == "group":
+        outputs["d_scale"] = bytes([POISON]) * (4 * problem.d_scale_length)
+    if problem.epilogue.amax:
+        outputs["amax"] = bytes(4)
     images = {}
-    for name, content in contents.items():
-        alignment = getattr(problem, f"{name}_alignment", ALLOCATION_ALIGNMENT)
+    for name, content in {**buffer_contents(problem, operands), **outputs}.items():
+        of = problem.epilogue if name == "c" else problem
+        alignment = getattr(of, f"{name}_alignment", ALLOCATION_ALIGNMENT)
         start = guard + alignment % ALLOCATION_ALIGNMENT
         images[name] = (start, bytes([POISON]) * start + content + bytes([POISON]) * guard)
 
@@ -125,10 +132,16 @@ def run_operands(
         if problem.m and problem.n:
             device.launch(launch, ptx, addresses)
 
-    seconds, left = launch_on(device, images, launches, launch_it)
-    raw = np.frombuffer(left, np.uint8)
-    d, stray = poisoned_d(problem, raw, images["d"][0], [(0, 0, problem.m)])
-    return Run(d, stray, seconds)
+    seconds, left = launch_on(device, images, launches, launch_it, tuple(outputs))
+    starts = {name: start for name, (start, _) in images.items()}
+    d, stray = poisoned_d(problem, left["d"], starts["d"], [(0, 0, problem.m)])
+    d_scale = amax = None
+    if "d_scale" in left:
+        d_scale, more = _poisoned_scales(problem, left["d_scale"], starts["d_scale"])
+        stray += more
+    if "amax" in left:
+        amax = float(left["amax"][starts["amax"] :][:4].view(np.float32)[0])
+    return Run(d, stray, seconds, d_scale, amax)
 
 
 def launch_on(
@@ -136,12 +149,14 @@ def launch_on(
     images: Mapping[str, tuple[int, bytes]],
     launches: int,
     launch: Callable[[Mapping[str, int]], None],
-) -> tuple[tuple[float, ...], bytes]:
+    outputs: Sequence[str] = ("d",),
+) -> tuple[tuple[float, ...], dict[str, Any]]:
     """Launch on allocations that hold `images`, each with the byte at which its buffer starts.
 
-    D's image is written before every launch. launch: takes the buffers' addresses.
+    Images of outputs are written before every launch. launch: takes the buffers' addresses.
 
-    Returns: seconds of each launch, until its result was there; and what D's allocation holds then.
+    Returns: seconds of each launch, until its result was there; and what the allocations of the
+    outputs hold then, as bytes in arrays.
     """
     addresses, seconds = {}, []
     with ExitStack() as stack:
@@ -150,15 +165,19 @@ def launch_on(
             stack.callback(device.free, base)
             device.write(base, image)
             addresses[name] = base + start
-        start, image = images["d"]
-        base = addresses["d"] - start
+        bases = {name: addresses[name] - images[name][0] for name in outputs}
         for _ in range(launches):
-            device.write(base, image)
+            for name, base in bases.items():
+                device.write(base, images[name][1])
             began = time.perf_counter()
             launch(addresses)
             device.read(addresses["d"], 0)
             seconds.append(time.perf_counter() - began)
-        return tuple(seconds), device.read(base, len(image))
+        left = {
+            name: np.frombuffer(device.read(base, len(images[name][1])), np.uint8)
+            for name, base in bases.items()
+        }
+    return tuple(seconds), left
 
 
 def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[str, bytes]]:
@@ -201,6 +220,12 @@ def buffer_contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
         "a": _storage(operands.a, problem.a, problem.extent_bytes("a")),
         "b": _storage(operands.b, problem.b, problem.extent_bytes("b")),
     }
+    if operands.c is not None:
+        contents["c"] = _storage(operands.c, problem.c, problem.extent_bytes("c"))
+    if operands.bias is not None:
+        contents["bias"] = operands.bias.tobytes()
+    if operands.d_scale is not None:
+        contents["d_scale"] = operands.d_scale.tobytes()
     for name, scale in (("scale_a", operands.scale_a), ("scale_b", operands.scale_b)):
         if scale is not None and problem.scale in MICRO_SCALES:
             contents[name] = pack_scales(scale).tobytes()
@@ -217,6 +242,20 @@ def _storage(x: Any, name: str, nbytes: int) -> bytes:
         return storage(x, name)
     words = x.view(f"u{x.itemsize}")  # as_strided does not know every type of ml_dtypes
     return np.lib.stride_tricks.as_strided(words, (nbytes // x.itemsize,), (x.itemsize,)).tobytes()
+
+
+def _poisoned_scales(problem: Gemm, raw: Any, start: int) -> tuple[Any, int]:
+    """The scales of D, which begin at byte `start` of `raw`, and how many bytes between and around
+    them are no longer poison."""
+    shape = problem.d_scale_shape
+    if 0 in shape:
+        return np.empty(shape, np.float32), int(np.count_nonzero(raw != POISON))
+    steps = (*(4 * s for s in problem.d_scale_strides), 1)
+    window = np.lib.stride_tricks.as_strided
+    values = np.ascontiguousarray(window(raw[start:], (*shape, 4), steps)).view(np.float32)[..., 0]
+    inside = np.zeros(raw.size, bool)
+    window(inside[start:], (*shape, 4), steps)[...] = True
+    return values, int(np.count_nonzero(raw[~inside] != POISON))
 
 
 def poisoned_d(

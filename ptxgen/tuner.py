@@ -18,8 +18,10 @@ from typing import Any, Protocol
 
 from ptxgen import selection
 from ptxgen.devices import GpuModel
+from ptxgen.epilogue import Epilogue
 from ptxgen.images import Image, collect, config_hash, submit
 from ptxgen.kernels import kernel_for
+from ptxgen.kernels.agreement import static_fields
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import Environment, Row, TuningTable, config_json, new_row
 
@@ -28,6 +30,8 @@ REPRODUCED = (
     "d_stride", "alpha",
 )  # fmt: skip
 """Fields of a problem that are options of the command line."""
+EPILOGUE_REPRODUCED = ("c", "beta", "bias", "bias_dtype", "activation", "amax", "d_scale")
+"""Fields of its epilogue that are."""
 FINAL_TRIES = 4
 """How often the fastest are measured again while others take their place."""
 LOCK_TIMEOUT_S = 3600.0
@@ -177,8 +181,11 @@ def reproduction_line(problem: Gemm, config: Any) -> str:
         value = getattr(problem, name)
         if name in ("m", "n", "k") or value != defaults[name]:
             words += [f"--{name.replace('_', '-')}", str(value)]
+    for name, value in asdict(problem.epilogue).items():
+        if name in EPILOGUE_REPRODUCED and value != getattr(Epilogue(), name):
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     if config is not None:
-        static = {f.name for f in fields(Gemm)}
+        static = static_fields(problem, type(config))
         chosen = {k: v for k, v in asdict(config).items() if k not in static}
         words += ["--config", json.dumps(chosen, separators=(",", ":"))]
     return shlex.join(words)

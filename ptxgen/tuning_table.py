@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ArgumentError
 from ptxgen.problem import Gemm
 
@@ -98,6 +99,8 @@ def problem_key(problem: Gemm) -> str:
     """What of a problem decides which config is best, as JSON with sorted keys: not alpha."""
     data = asdict(problem)
     del data["alpha"]
+    if problem.epilogue == Epilogue():
+        del data["epilogue"]  # as in tables that were made before there were any
     for name in ("a", "b", "d"):
         data[f"{name}_stride"] = problem.stride(name)
     return json.dumps(data, sort_keys=True, separators=(",", ":"))

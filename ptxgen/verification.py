@@ -7,23 +7,21 @@ block has an RMS error far above the model's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.dtypes import dtype
-from ptxgen.emulator.numerics import fused_dot, fused_model, mma_sync_fp8_sm90
-from ptxgen.emulator.numerics_blocks import block_scaled_dot
-from ptxgen.micro_kinds import MICRO_KINDS, micro_kind
+from ptxgen.epilogue import D_SCALE_BLOCK
+from ptxgen.epilogue_reference import GAIN, activate, activation_error, source_columns, values_of_d
+from ptxgen.exact_model import MMA_K_BYTES, block_scales, exact_values, quantised, row_major
 from ptxgen.operands import Operands
-from ptxgen.problem import BLOCK_SCALES, FP8, INTEGERS, MICRO_SCALES, PROMOTION_K, SCALE_BLOCK, Gemm
-from ptxgen.quantize import numpy_dtype
+from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, PROMOTION_K, SCALE_BLOCK, Gemm
 from ptxgen.reference import micro_factors
 
 Array = np.ndarray[Any, Any]
 
-MMA_K_BYTES = 32
 BOUND_SHARE = 1 / 16
 """Part of the worst-case accumulation bound that an element may use; where truncation adds up (data
 of one sign) the exact model itself needs more, and then twice its need is allowed."""
@@ -68,166 +66,29 @@ class Verdict:
         return text
 
 
-def finish(problem: Gemm, sums: Array, scale_a: Array | None, scale_b: Array | None) -> Array:
-    """Float32 sums -> D, with the kernels' own order of float32 operations.
-
-    scale_a, scale_b: the vectors for the rows and columns of `sums` (one element each if tensor).
-    """
-    if problem.d == "s32":
-        return sums
-    alpha = np.float32(problem.alpha)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if scale_a is None or problem.scale in BLOCK_SCALES:
-            scaled = sums * alpha
-        else:
-            assert scale_a is not None
-            assert scale_b is not None
-            rows, columns = scale_a.astype(np.float32), scale_b.astype(np.float32)
-            if problem.scale == "tensor":
-                scaled = sums * ((alpha * rows[0]) * columns[0])
-            else:
-                scaled = (sums * (rows * alpha)[:, None]) * columns[None, :]
-        return np.asarray(scaled.astype(np.float32).astype(numpy_dtype(problem.d)))
-
-
-def exact_result(
-    problem: Gemm, operands: Operands, rows: Array, columns: Array, unit: str = "wgmma",
-    k_parts: Sequence[tuple[int, int]] | None = None,
+def error_bound(
+    problem: Gemm, magnitude: Array, result: Array, share: float = 1.0,
+    extra: Array | float = 0.0, d_scale: Array | float = 1.0,
 ) -> Array:  # fmt: skip
-    """D at the crossings of `rows` and `columns`, bit for bit as the kernel computes it.
+    """Largest error that an element of D, times its scale, may have, float64, elementwise.
 
-    k_parts: the parts of K, as (first, past the last), that are summed on their own and then added
-    in order; None = one part.
-
-    unit: wgmma, tcgen05, mma (mma.sync on sm_90) or mma_native (mma.sync where FP8 is not made of
-    f16); what ptxgen.kernels.unit_of says.
-
-    Source: ptxgen.emulator.numerics; the order of K is ascending in every kernel.
-    """
-    a, b = _row_major(problem, operands)
-    if problem.a in INTEGERS:
-        integers = (a[rows].astype(np.float64) @ b[columns].astype(np.float64).T).astype(np.int32)
-        exact = integers if problem.d == "s32" else integers.astype(np.float32)
-        return finish(problem, exact, *_crossing_scales(problem, operands, rows, columns))
-    a, b = a[rows].astype(np.float32), b[columns].astype(np.float32)
-    if problem.scale in MICRO_SCALES:
-        return finish(problem, _micro_chain(problem, operands, a, b, rows, columns), None, None)
-    total: Array = np.zeros((len(rows), len(columns)), np.float32)
-    for number, (first, last) in enumerate(k_parts or [(0, problem.k)]):
-        sums: Array = np.zeros_like(total)
-        if problem.accumulate == "fast":
-            sums = _chain(problem, a[:, first:last], b[:, first:last], sums, unit)
-        else:
-            for k in range(first, last, PROMOTION_K):
-                block = slice(k, min(k + PROMOTION_K, last))
-                part = _chain(problem, a[:, block], b[:, block], np.zeros_like(sums), unit)
-                if problem.scale in BLOCK_SCALES:
-                    scales = _block_scales(problem, operands, k // SCALE_BLOCK, rows, columns)
-                    sums = fused_multiply_add(part, scales[0][:, None] * scales[1][None, :], sums)
-                else:
-                    sums = sums + part
-        total = total + sums if number else sums
-    return finish(problem, total, *_crossing_scales(problem, operands, rows, columns))
-
-
-def _crossing_scales(
-    problem: Gemm, operands: Operands, rows: Array, columns: Array
-) -> tuple[Array | None, Array | None]:
-    """The vectors of scales for the given rows and columns of D."""
-    scale_a, scale_b = operands.scale_a, operands.scale_b
-    if problem.scale == "rowcol" and scale_a is not None and scale_b is not None:
-        return scale_a[rows], scale_b[columns]
-    return scale_a, scale_b
-
-
-def _block_scales(
-    problem: Gemm, operands: Operands, block: int, rows: Array, columns: Array
-) -> tuple[Array, Array]:
-    """Float32 scales of one block of K, for the given rows and columns of D."""
-    assert operands.scale_a is not None
-    assert operands.scale_b is not None
-    of_columns = columns // SCALE_BLOCK if problem.scale == "block" else columns
-    return operands.scale_a[rows, block], operands.scale_b[of_columns, block]
-
-
-def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c in float32 with one rounding.
-
-    The product is exact in float64; the sum's rounding error decides ties by rounding to odd.
-    """
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = c.astype(np.float64)
-    total = product + addend
-    rest = total - product
-    error = (product - (total - rest)) + (addend - rest)
-    bits = total.view(np.int64)
-    toward = np.where((error > 0) == (total > 0), 1, -1)
-    odd = np.where((error != 0) & (bits % 2 == 0), bits + toward, bits).view(np.float64)
-    return np.asarray(np.where(np.isfinite(total), odd, total).astype(np.float32))
-
-
-def _chain(problem: Gemm, a: Array, b: Array, c: Array, unit: str) -> Array:
-    step = MMA_K_BYTES // dtype(problem.a).bytes
-    missing = -a.shape[1] % step
-    if missing:
-        a, b = (np.pad(x, ((0, 0), (0, missing))) for x in (a, b))
-    if unit == "mma" and problem.a in FP8:
-        for k in range(0, a.shape[1], step):
-            c = mma_sync_fp8_sm90(a[:, k : k + step], b[:, k : k + step], c)
-        return c
-    model = fused_model(unit, problem.a, "f32")
-    return fused_dot(a, b, c, model, problem.a, problem.b) if a.shape[1] else c
-
-
-def _micro_chain(
-    problem: Gemm, operands: Operands, a: Array, b: Array, rows: Array, columns: Array
-) -> Array:
-    """Sums of A [rows,K] and B [columns,K] with the scales that the Tensor Core applies.
-
-    Two e2m1 are taken by the fp4 kinds, except for mx128, which only mxf8f6f4 has.
-    """
-    size, scale_type = MICRO_SCALES[problem.scale]
-    fp4 = MICRO_KINDS[micro_kind(problem.a, problem.b, problem.scale)].is_fp4
-    step = 2 * MMA_K_BYTES if fp4 else MMA_K_BYTES
-    a, b = (np.pad(x, ((0, 0), (0, -problem.k % step))) for x in (a, b))
-    blocks = -(-a.shape[1] // size)
-    padding = 2.0**-127 if scale_type == "ue8m0" else 0.0
-    scales = []
-    for stored, taken in ((operands.scale_a, rows), (operands.scale_b, columns)):
-        assert stored is not None
-        values = stored[taken].astype(np.float32)
-        missing = ((0, 0), (0, blocks - values.shape[1]))
-        scales.append(np.pad(values, missing, constant_values=padding))
-    c = np.zeros((len(rows), len(columns)), np.float32)
-    model = fused_model("tcgen05", problem.a, "f32")
-    for k in range(0, a.shape[1], step):
-        part = slice(k, k + step)
-        if fp4:
-            block = slice(k // size, (k + step) // size)
-            of_rows, of_columns = scales[0][:, block], scales[1][:, block]
-            c = block_scaled_dot(a[:, part], b[:, part], c, of_rows, of_columns, scale_type)
-        else:
-            of_rows, of_columns = scales[0][:, k // size], scales[1][:, k // size]
-            c = fused_dot(
-                a[:, part], b[:, part], c, model, problem.a, problem.b, of_rows, of_columns
-            )
-    return c
-
-
-def _row_major(problem: Gemm, operands: Operands) -> tuple[Array, Array]:
-    """A as [M,K] and B as [N,K]."""
-    return (
-        operands.a if problem.layout[0] == "n" else operands.a.T,
-        operands.b if problem.layout[1] == "t" else operands.b.T,
-    )
-
-
-def error_bound(problem: Gemm, magnitude: Array, result: Array, share: float = 1.0) -> Array:
-    """Largest error that an element of D may have, float64, elementwise.
-
-    share: part of the worst-case accumulation error that is allowed.
+    share: part of the worst-case accumulation error that is allowed. extra: error of what follows
+    the sums. d_scale: scale of each element of D.
 
     magnitude: sum over k of |a b| times the scales; result: the float64 reference.
+    """
+    error = share * accumulation_error(problem) * magnitude + extra
+    rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
+    return np.asarray(error + rounding * (np.abs(result) + error) + SMALLEST[problem.d] * d_scale)
+
+
+SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "s32": 0.5, "e4m3": 2.0**-10}
+"""dtype of D -> error of rounding below its normal numbers."""
+
+
+def accumulation_error(problem: Gemm) -> float:
+    """Largest error of a sum, as a share of its magnitude.
+
     Every fused sum of L products truncates L + 1 terms at the largest exponent, which is at most
     the magnitude's, and rounds once; promoted sums add float32 roundings.
     Source: the model of MMA-Sim, arXiv 2511.10909; derivation as above.
@@ -235,19 +96,10 @@ def error_bound(problem: Gemm, magnitude: Array, result: Array, share: float = 1
     fraction = 13 if problem.a in FP8 else 25
     length = MMA_K_BYTES // dtype(problem.a).bytes
     per_step = (length + 1) * 2.0**-fraction + 2.0 ** -min(fraction, 23)
-    steps = -(-problem.k // length)
     if problem.accumulate == "promoted":
         blocks = -(-problem.k // PROMOTION_K)
-        accumulation = (PROMOTION_K // length) * per_step + blocks * 2.0**-23
-    else:
-        accumulation = steps * per_step
-    rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
-    smallest = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "s32": 0.5}[problem.d]
-    return np.asarray(
-        share * accumulation * magnitude
-        + rounding * (np.abs(result) + share * accumulation * magnitude)
-        + smallest
-    )
+        return (PROMOTION_K // length) * per_step + blocks * 2.0**-23
+    return -(-problem.k // length) * per_step
 
 
 def verify(
@@ -259,46 +111,67 @@ def verify(
     seed: int = 0,
     unit: str = "wgmma",
     k_parts: Sequence[tuple[int, int]] | None = None,
+    d_scale: Array | None = None,
+    amax: float | None = None,
 ) -> Verdict:
-    """Compare d, shape [M,N], with the reference.
+    """Compare d, of D's shape, with the reference.
 
-    exact: also compare a sample bit for bit with the tensor-core model; right for results of a GPU
-    and of the emulator's exact mode. tile: tile_m and tile_n, whose edges the sample includes.
+    exact: also compare a sample bit for bit with the tensor-core model (after an activation: within
+    what its approximations err by); right for results of a GPU and of the emulator's exact mode.
+    tile: tile_m and tile_n, whose edges the sample includes. d_scale: what the kernel wrote beside
+    D, [M, ceil(columns / 128)]. amax: what it raised 0 to.
     """
-    if not problem.m or not problem.n:
+    if 0 in problem.d_shape:
         return Verdict(True, 0.0, (0, 0), 0.0, 0.0, 0, 0, 0.0)
     rng = np.random.default_rng(seed)
     rows = _sample(problem.m, tile[0], rng)
-    columns = _sample(problem.n, tile[1], rng)
+    columns = _sample(problem.d_columns, tile[1], rng)
     checked = np.arange(problem.m)
     if problem.m * problem.n * max(problem.k, 1) > MAX_CHECKED_MACS:
         checked = rows
-    a, b = (x.astype(np.float64) for x in _row_major(problem, operands))
-    reference, magnitude = _reference(problem, operands, a[checked], b, checked)
-    model = exact_result(problem, operands, rows, columns, unit, k_parts)
+    a, b = (x.astype(np.float64) for x in row_major(problem, operands))
+    sums, magnitude = _reference(problem, operands, a[checked], b, checked)
+    reference, magnitude, extra = _follow(problem, operands, sums, magnitude, checked)
+    steps = _steps(problem, operands, d_scale)
     crossing = np.ix_(np.searchsorted(checked, rows), columns)
-    worst_case = error_bound(problem, magnitude[crossing], reference[crossing])
+    places = np.ix_(rows, columns)
+    values, slack = exact_values(problem, operands, rows, columns, unit, k_parts)
+    scale = steps[places].astype(np.float32) if problem.epilogue.d_scale != "none" else None
+    model_bits = quantised(problem, values, scale)
+    model = model_bits.astype(np.float64) * steps[places]
+    worst_case = error_bound(
+        problem, magnitude[crossing], reference[crossing], 1.0, extra[crossing], steps[places]
+    )
     with np.errstate(invalid="ignore"):
-        used = np.abs(model.astype(np.float64) - reference[crossing]) / worst_case
+        used = np.abs(model - reference[crossing]) / worst_case
     share = max(BOUND_SHARE, 2 * float(np.max(used[np.isfinite(used)], initial=0.0)))
-    bound = error_bound(problem, magnitude, reference, min(share, 1.0))
-    overflow = np.abs(reference) > dtype(problem.d).max_finite
+    step = steps[checked]
+    bound = error_bound(problem, magnitude, reference, min(share, 1.0), extra, step)
+    overflow = np.abs(reference) > dtype(problem.d).max_finite * step
     with np.errstate(invalid="ignore"):
-        found = d[checked].astype(np.float64)
+        found = d[checked].astype(np.float64) * step
         error = np.abs(found - reference)
-        largest = np.abs(found) >= dtype(problem.d).max_finite
+        largest = np.abs(found) >= dtype(problem.d).max_finite * step
     as_large = largest & (np.sign(found) == np.sign(reference))
     error = np.where(overflow, np.where(as_large, 0.0, np.inf), error)
     ratio = np.where(np.isfinite(error), error, np.inf) / bound
     place = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     mismatches = 0
-    if exact:
-        mismatches = int(np.count_nonzero(_bits(model) != _bits(d[np.ix_(rows, columns)])))
-    rms = _worst_block(problem, error, magnitude, reference, model, rows, columns, checked)
+    if exact and problem.epilogue.is_exact:
+        mismatches = int(np.count_nonzero(_bits(model_bits) != _bits(d[places])))
+    elif exact:
+        near = error_bound(problem, np.zeros(values.shape), values, 0.0, slack, steps[places])
+        off = np.abs(d[places].astype(np.float64) * steps[places] - values)
+        mismatches = int(np.count_nonzero(~(off <= near)))
+    slack_of_d = extra + SMALLEST[problem.d] * step
+    rms = _worst_block(
+        problem, error, magnitude, reference, model, slack_of_d, rows, columns, checked
+    )
+    beside = _beside(problem, reference, bound, checked, d_scale, amax)
     worst = (int(checked[place[0]]), int(place[1]))
     return Verdict(
-        ok=bool(ratio[place] <= 1 and mismatches == 0 and rms <= 1),
-        max_error_over_bound=float(ratio[place]),
+        ok=bool(ratio[place] <= 1 and mismatches == 0 and rms <= 1 and beside <= 1),
+        max_error_over_bound=float(max(ratio[place], beside)),
         worst=worst,
         worst_error=float(error[place]),
         worst_bound=float(bound[place]),
@@ -308,16 +181,86 @@ def verify(
     )
 
 
+def _steps(problem: Gemm, operands: Operands, d_scale: Array | None) -> Array:
+    """What each element of D is to be multiplied with, float64 [M, columns]."""
+    if d_scale is not None:
+        wide = np.repeat(d_scale.astype(np.float64), D_SCALE_BLOCK, axis=1)
+        return wide[:, : problem.d_columns]
+    one = 1.0 if operands.d_scale is None else float(operands.d_scale[0])
+    return np.broadcast_to(np.float64(one), problem.d_shape)
+
+
+def _follow(
+    problem: Gemm, operands: Operands, sums: Array, magnitude: Array, rows: Array
+) -> tuple[Array, Array, Array]:
+    """(D of `rows` in float64, its magnitude, error of what follows the sums).
+
+    magnitude: of the sums; then what their accumulation error is a share of once it reached D.
+    """
+    epilogue = problem.epilogue
+    c = None if operands.c is None else operands.c[rows]
+    bias = operands.bias
+    if bias is not None and epilogue.bias == "row":
+        bias = bias[rows]
+    result = values_of_d(epilogue, sums, c, bias)
+    if epilogue.is_exact and c is None and bias is None:
+        return result, magnitude, np.zeros(result.shape)
+    plain = replace(epilogue, activation="none")
+    before = values_of_d(plain, sums, c, bias)
+    size = magnitude
+    if c is not None:
+        size = size + np.abs(c.astype(np.float64) * epilogue.beta)
+    if bias is not None:
+        wide = np.abs(bias.astype(np.float64))
+        size = size + (wide[None, :] if epilogue.bias == "column" else wide[:, None])
+    rounding = 4 * 2.0**-24 * size
+    gain = GAIN[epilogue.activation]
+    if not epilogue.gated:
+        own = activation_error(epilogue.activation, before, result)
+        return result, gain * magnitude, gain * rounding + own
+    gates, values = source_columns(epilogue, np.arange(problem.d_columns))
+    opened = activate(epilogue.activation, before[:, gates])
+    own = activation_error(epilogue.activation, before[:, gates], opened)
+    # |u + e_u| (error of the gate) + |gate| (error of u)
+    most = np.abs(before[:, values]) + accumulation_error(problem) * magnitude[:, values]
+    reached = gain * most * magnitude[:, gates] + np.abs(opened) * magnitude[:, values]
+    extra = most * (gain * rounding[:, gates] + own) + np.abs(opened) * rounding[:, values]
+    return result, reached, extra
+
+
+def _beside(
+    problem: Gemm, reference: Array, bound: Array, checked: Array,
+    d_scale: Array | None, amax: float | None,
+) -> float:  # fmt: skip
+    """Largest error of amax and of the scales that the kernel wrote, over what it may be."""
+    worst = 0.0
+    size = np.abs(reference)
+    if amax is not None:
+        low, high = float(np.max(size - bound)), float(np.max(size + bound))
+        inside = low <= amax and (amax <= high or len(checked) < problem.m)
+        worst = 0.0 if inside else np.inf
+    if d_scale is not None:
+        missing = ((0, 0), (0, -problem.d_columns % D_SCALE_BLOCK))
+        shape = (len(checked), -1, D_SCALE_BLOCK)
+        low, high = (np.pad(x, missing).reshape(shape).max(2) for x in (size - bound, size + bound))
+        found = d_scale[checked].astype(np.float64) * dtype(problem.d).max_finite
+        right = (low * (1 - 2.0**-22) <= found) & (found <= high * (1 + 2.0**-22))
+        tiny = np.finfo(np.float32).smallest_normal * dtype(problem.d).max_finite
+        right |= (low <= tiny) & (d_scale[checked] == 1)
+        worst = worst if right.all() else np.inf
+    return worst
+
+
 def _reference(
     problem: Gemm, operands: Operands, a: Array, b: Array, rows: Array
 ) -> tuple[Array, Array]:
-    """D of `rows` in float64, and the same of magnitudes. a: those rows [rows,K]; b: [N,K]."""
+    """Scaled sums of `rows` in float64, and of magnitudes. a: those rows [rows,K]; b: [N,K]."""
     columns = np.arange(problem.n)
     if problem.scale in BLOCK_SCALES:
         result, magnitude = np.zeros((2, len(rows), problem.n))
         for block in range(problem.k_blocks):
             part = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
-            of_rows, of_columns = _block_scales(problem, operands, block, rows, columns)
+            of_rows, of_columns = block_scales(problem, operands, block, rows, columns)
             factor = of_rows.astype(np.float64)[:, None] * of_columns.astype(np.float64)[None, :]
             result += (a[:, part] @ b[:, part].T) * factor
             magnitude += (np.abs(a[:, part]) @ np.abs(b[:, part]).T) * np.abs(factor)
@@ -345,19 +288,20 @@ def _sample(extent: int, tile: int, rng: np.random.Generator) -> Array:
 
 def _bits(x: Array) -> Array:
     """Bit patterns, all NaNs alike."""
-    patterns = np.ascontiguousarray(x).view({2: np.uint16, 4: np.uint32}[x.dtype.itemsize])
+    patterns = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
     with np.errstate(invalid="ignore"):
-        return np.where(np.isnan(x.astype(np.float32)), patterns.dtype.type(0x7FC0), patterns)
+        return np.where(np.isnan(x.astype(np.float32)), np.iinfo(patterns.dtype).max, patterns)
 
 
 def _worst_block(
-    problem: Gemm, error: Array, magnitude: Array, reference: Array, model: Array,
+    problem: Gemm, error: Array, magnitude: Array, reference: Array, model: Array, extra: Array,
     rows: Array, columns: Array, checked: Array,
 ) -> float:  # fmt: skip
     """Largest RMS of error / allowance over 8 x 8 blocks, over what the exact model reaches.
 
     The allowance of an element is its magnitude's share of accumulation error plus the rounding of
-    D, so that elements of all sizes weigh alike.
+    D, so that elements of all sizes weigh alike. extra: of what follows the sums, and of rounding
+    below D's normal numbers.
     """
     rounding = 2.0 ** -(dtype(problem.d).mantissa_bits + 1) + 4 * 2.0**-24
     position = np.searchsorted(checked, rows)
@@ -368,7 +312,7 @@ def _worst_block(
     finite = share[np.isfinite(share)]
     typical_share = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
     allowance = BLOCK_RMS_FACTOR * typical_share * typical + rounding * np.abs(reference)
-    allowance = allowance + 2.0**-24 * typical + np.finfo(np.float64).tiny
+    allowance = allowance + extra + 2.0**-24 * typical + np.finfo(np.float64).tiny
     ratio = (np.where(np.isfinite(error), error, np.inf) / allowance) ** 2
     height, width = (-(-s // BLOCK) * BLOCK for s in ratio.shape)
     padded = np.zeros((height, width))

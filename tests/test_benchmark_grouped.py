@@ -16,10 +16,10 @@ from ptxgen.benchmark.grouped_suite import OTHER, by_problem
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender, Method, Samples
 from ptxgen.errors import ArgumentError
+from ptxgen.exact_model import exact_result
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
 from ptxgen.operands import Operands
-from ptxgen.verification import exact_result
 
 MODES: dict[str, tuple[GroupedGemm, tuple[int, ...]]] = {
     "masked": (

@@ -19,10 +19,10 @@ from ptxgen.benchmark.peers import Peer, PeerError
 from ptxgen.benchmark.sets import BenchSet, Kind
 from ptxgen.benchmark.suite import Case, cases_of, run
 from ptxgen.benchmark.workload import Workload
+from ptxgen.exact_model import exact_result
 from ptxgen.images import Image
 from ptxgen.launcher.properties import DeviceProperties
 from ptxgen.problem import Gemm
-from ptxgen.verification import exact_result
 
 SHAPES = BenchSet("tiny", "small enough for a CPU", ((40, 48, 128), (64, 32, 256)))
 FP8 = Kind("fp8-tensor", "e4m3", "tensor", "fast")

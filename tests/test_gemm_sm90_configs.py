@@ -8,6 +8,7 @@ from config_samples import assemble_cleanly, covering_sample, has_lowest_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.kernels import gemm_sm90
 from ptxgen.kernels.gemm_sm90 import Config
@@ -23,7 +24,7 @@ CORNERS: dict[str, list[Any]] = {
     "types": [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2"),
               ("bf16", "bf16"), ("f16", "f16")],
     "layout": ["nt", "nn", "tn", "tt"],
-    "d": ["bf16", "f16", "f32"],
+    "d": ["bf16", "f16", "f32", "e4m3"],
     "scale": ["none", "tensor", "rowcol", "block", "group"],
     "accumulate": ["fast", "promoted"],
     "store": ["tma", "deferred", "global"],
@@ -32,8 +33,15 @@ CORNERS: dict[str, list[Any]] = {
     "swizzle": [0, 32, 64, 128],
     "cluster": [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 8)],
     "stages": [1, 2, None],
+    "epilogue": [
+        {}, {"c": "bf16"}, {"c": "f32", "bias": "column", "bias_dtype": "f16"},
+        {"bias": "column", "activation": "gelu"}, {"bias": "row", "amax": True},
+        {"activation": "swiglu", "amax": True}, {"activation": "silu", "d_scale": "tensor"},
+        {"d_scale": "group", "amax": True}, {"activation": "swiglu", "d_scale": "group"},
+        {"c": "f16", "bias": "column", "activation": "gelu_tanh", "amax": True},
+    ],
 }  # fmt: skip
-"""All tile, stage, swizzle, dtype, layout, scale, accumulation, store and cluster corners."""
+"""Corners of tiles, stages, swizzles, formats, scales, sums, stores, clusters and epilogues."""
 
 
 def corner_configs(count: int) -> list[Config]:
@@ -50,16 +58,21 @@ def corner_configs(count: int) -> list[Config]:
             "split_k": split_k, "store": c["store"],
         } | ({"stages": c["stages"]} if c["stages"] else {})  # fmt: skip
         try:
-            problem = Gemm(512, 512, 512, a, b, c["d"], c["layout"], c["scale"], c["accumulate"])
+            problem = Gemm(512, 512, 512, a, b, c["d"], c["layout"], c["scale"], c["accumulate"],
+                           epilogue=Epilogue(**c["epilogue"]))  # fmt: skip
             found[gemm_sm90.default_config(problem, **chosen)] = None
-        except ConfigError:
+        except (ConfigError, ProblemError):
             continue
     return list(found)
 
 
 def plan_of(config: Config) -> Plan:
+    epilogue = Epilogue(
+        c=config.c, bias=config.bias, bias_dtype=config.bias_dtype, activation=config.activation,
+        amax=config.amax, d_scale=config.d_scale,
+    )  # fmt: skip
     problem = Gemm(512, 512, 512, config.a, config.b, config.d, config.layout, config.scale,
-                   config.accumulate)  # fmt: skip
+                   config.accumulate, epilogue=epilogue)  # fmt: skip
     return gemm_sm90.plan(problem, config)
 
 

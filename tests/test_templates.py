@@ -45,7 +45,7 @@ def test_every_part_and_macro_file_is_used() -> None:
     files += [path for glob in plans for path in TEMPLATES.parent.glob(f"ptxgen/{glob}")]
     sources = "\n".join(p.read_text() for p in files)
     stems = [Path(name).name.removesuffix(".ptx.j2") for name in NAMES if "/" in name]
-    families = ("scale", "epilogue", "mainloop", "producer", "scheduler")
+    families = ("scale", "value", "value_bias", "epilogue", "mainloop", "producer", "scheduler")
     unused = [
         s for s in stems if s not in sources.replace(f"## {s}", "")
         and not any(f'"{f}_{{' in sources and s.startswith(f"{f}_") for f in families)

@@ -15,9 +15,9 @@ from ptxgen.benchmark.method import Contender
 from ptxgen.benchmark.workload import Workload
 from ptxgen.dtypes import dtype
 from ptxgen.errors import WrongResultError
+from ptxgen.exact_model import exact_result
 from ptxgen.operands import POISON, Operands
 from ptxgen.problem import FP8, PROMOTION_K, Gemm
-from ptxgen.verification import exact_result
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,8 @@ import numpy as np
 from ptxgen.benchmark.check import SAMPLE, Check, sample_indices
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender
+from ptxgen.exact_model import exact_result
 from ptxgen.operands import Operands
-from ptxgen.verification import exact_result
 
 CHECKED_GROUPS = 4
 """Groups of a problem whose results are compared bit for bit."""

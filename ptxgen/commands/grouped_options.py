@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import arch
-from ptxgen.commands.options import config_fields
+from ptxgen.commands.options import config_fields, epilogue_of
+from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm
 from ptxgen.kernels import grouped_kernel_for, target_fields
@@ -108,6 +109,11 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
 
     Raises: ArgumentError, ProblemError, ConfigError.
     """
+    if epilogue_of(values) != Epilogue():
+        raise ConfigError(
+            "grouped problems have no epilogue but D = alpha * sums; try target gemm, or without "
+            "--c, --bias, --activation, --amax and --d-scale"
+        )
     mode, groups = values["mode"], values["groups"]
     rows = _rows(values["rows"], groups)
     m, k = values["m"], values["k"]

@@ -10,6 +10,7 @@ import click
 
 from ptxgen.arch import ARCHS, arch
 from ptxgen.dtypes import DTYPES
+from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import grouped_sm90, kernel_for, passed_over, target_fields
 from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
@@ -71,6 +72,18 @@ _PROBLEM = (
     click.option("--accumulate", type=click.Choice(ACCUMULATES), default="fast", show_default=True,
                  help="fast: in the tensor core; promoted: FP32 sums of 128-K partial sums."),
     click.option("--alpha", type=float, default=1.0, show_default=True, help="Factor of D."),
+    click.option("--c", type=click.Choice(["none", *ADDENDS]), default="none", show_default=True,
+                 help="Format of C, which is added; none: there is no C."),
+    click.option("--beta", type=float, default=1.0, show_default=True, help="Factor of C."),
+    click.option("--bias", type=click.Choice(BIASES), default="none", show_default=True,
+                 help="A vector that is added: one element for each column of N, or row of M."),
+    click.option("--bias-dtype", type=click.Choice(ADDENDS), default="f32", show_default=True,
+                 help="Format of the bias."),
+    click.option("--activation", type=click.Choice(ACTIVATIONS), default="none", show_default=True,
+                 help="Applied to the sums. swiglu: 8 gates and 8 values in turns make 8 columns."),
+    click.option("--amax", is_flag=True, help="Keep the largest magnitude of D."),
+    click.option("--d-scale", type=click.Choice(D_SCALES), default="none", show_default=True,
+                 help="Scale of an 8-bit D: given, or made for each row and 128 columns."),
     click.option("--a-stride", type=int, default=0, help="Elements between rows of A; 0 is dense."),
     click.option("--b-stride", type=int, default=0, help="Elements between rows of B; 0 is dense."),
     click.option("--d-stride", type=int, default=0, help="Elements between rows of D; 0 is dense."),
@@ -193,6 +206,14 @@ class Selection:
         return {}
 
 
+def epilogue_of(values: dict[str, Any]) -> Epilogue:
+    """The epilogue that a command's options describe.
+
+    Raises: ProblemError.
+    """
+    return Epilogue(**{f.name: values[f.name] for f in fields(Epilogue) if f.name in values})
+
+
 def select(values: dict[str, Any]) -> Selection:
     """The problem and config that a command's options describe.
 
@@ -201,6 +222,7 @@ def select(values: dict[str, Any]) -> Selection:
     names = {f.name for f in fields(Gemm)}
     described = {name: value for name, value in values.items() if name in names}
     described["b"] = values["b"] or values["a"]
+    described["epilogue"] = epilogue_of(values)
     problem = Gemm(**described)
     target = arch(values["arch"]).name
     kernel = kernel_for(problem, target)

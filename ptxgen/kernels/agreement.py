@@ -3,18 +3,25 @@
 from collections.abc import Collection
 from typing import Any
 
+from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.problem import Gemm
+from ptxgen.problem import FP8, Gemm
 
-DECIDED = ("mode", "index", "a", "b", "d", "layout", "scale", "accumulate")
+EPILOGUE = ("c", "bias", "bias_dtype", "activation", "amax", "d_scale")
+"""Fields that an epilogue decides; a kernel without them has none but D = alpha * sums."""
+DECIDED = ("mode", "index", "a", "b", "d", "layout", "scale", "accumulate", *EPILOGUE)
 """Fields that a problem decides in every Config that has them."""
 
 
-def static_fields(problem: Gemm | GroupedGemm, config_type: type[Any]) -> dict[str, str]:
+def static_fields(problem: Gemm | GroupedGemm, config_type: type[Any]) -> dict[str, Any]:
     """The fields of a Config of that type that the problem decides."""
-    values = {name: getattr(problem, name) for name in DECIDED if hasattr(problem, name)}
-    if isinstance(problem, GroupedGemm):
+    values: dict[str, Any] = {
+        name: getattr(problem, name) for name in DECIDED if hasattr(problem, name)
+    }
+    if isinstance(problem, Gemm):
+        values |= {name: getattr(problem.epilogue, name) for name in EPILOGUE}
+    else:
         values |= {"index": index_kind(problem), "layout": "nt"}
     return {name: values[name] for name in DECIDED if name in config_type.__dataclass_fields__}
 
@@ -35,6 +42,18 @@ def check_agrees(problem: Gemm | GroupedGemm, config: Any) -> None:
                 f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
                 "they must agree"
             )
+
+
+def check_plain_epilogue(problem: Gemm, kernel: str) -> None:
+    """Refuse what follows the sums in a problem for a kernel that has nothing but alpha.
+
+    Raises: ConfigError.
+    """
+    if problem.epilogue != Epilogue() or problem.d in FP8:
+        raise ConfigError(
+            f"{kernel} has no epilogue but D = alpha * sums, and no 8-bit D, got d={problem.d} and "
+            f"{problem.epilogue}; try arch=sm_90a, operands that TMA can load, and swap_ab off"
+        )
 
 
 def check_known(kernel: str, config_type: type[Any], chosen: Collection[str]) -> None:

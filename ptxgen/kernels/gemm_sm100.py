@@ -17,7 +17,7 @@ from ptxgen.arch import arch
 from ptxgen.config_rules import check_tile_k, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
+from ptxgen.kernels.agreement import check_agrees, check_known, check_plain_epilogue, static_fields
 from ptxgen.layout import MMA_K_BYTES, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.plans import Plan
@@ -142,7 +142,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     if names[0] not in values:
         single = group == 2 and swapped
         values[names[0]] = 64 if rows <= 64 * group and not single else 128
-    config = Config(**values)  # type: ignore[arg-type]
+    config = Config(**values)
     config.check_values()
     if kind not in (None, config.kind):
         raise ConfigError(
@@ -212,6 +212,7 @@ def check_operands(problem: Gemm) -> None:
 
     Raises: ConfigError.
     """
+    check_plain_epilogue(problem, NAME)
     if problem.a not in (*KINDS, *NARROW_FLOATS, *INTEGERS):
         raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
     if problem.accumulate != "fast":

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ptxgen.arch import arch
 from ptxgen.config_rules import with_most_stages
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_agrees, check_known, static_fields
+from ptxgen.kernels.agreement import check_agrees, check_known, check_plain_epilogue, static_fields
 from ptxgen.kernels.blockscaled_config import (
     NAME,
     TILE_K_BYTES,
@@ -74,6 +74,7 @@ def check_operands(problem: Gemm) -> None:
 
     Raises: ConfigError.
     """
+    check_plain_epilogue(problem, NAME)
     if problem.scale not in MICRO_SCALES:
         raise ConfigError(
             f"{NAME} has no scale={problem.scale}; must be one of {', '.join(MICRO_SCALES)}"
@@ -103,7 +104,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values.setdefault("tile_k", TILE_K_BYTES * (1 if values["kind"] == "mxf8f6f4" else 2))
     width, columns = ("tile_m", problem.m) if values["swap_ab"] else ("tile_n", problem.n)
     values.setdefault(width, min(192, fitting_columns(columns)))
-    config = Config(**values)  # type: ignore[arg-type]
+    config = Config(**values)
     config.check_values()
     check_kind(config)
     check_shape(config)

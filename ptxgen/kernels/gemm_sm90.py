@@ -67,7 +67,6 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
                 else "promotion_block"
             ),
             "mover": "mover_scales",
-            "scale": "scale_none" if config.block_scaled else f"scale_{config.scale}",
             "epilogue": (
                 "epilogue_split" if config.split_k > 1
                 else "epilogue_global" if config.store == "global"
@@ -85,7 +84,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     num_tiles = num_m_tiles * num_n_tiles
     clusters = max(1, min(num_tiles, usable_sms // config.cluster_ctas))
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
-    staging = DStaging(dtype(config.d), config.tile_n)
+    staging = DStaging(dtype(config.d), config.d_tile_n)
     params = [
         Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_box, swizzle)),
         Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
@@ -103,6 +102,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
                 params.append(Param(f"{name}_row_bytes", "u32", 4 * row))
                 params.append(Param(f"{name}_k_bytes", "u32", 4 * k))
     params += [
+        *_epilogue_params(problem),
         Param("m", "u32", problem.m),
         Param("n", "u32", problem.n),
         Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
@@ -126,3 +126,26 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         params=tuple(params),
         buffers=operand_buffers(problem),
     )
+
+
+def _epilogue_params(problem: Gemm) -> list[Param]:
+    """The parameters of what follows the sums."""
+    epilogue, params = problem.epilogue, []
+    if epilogue.c != "none":
+        stride_bytes = problem.stride("c") * dtype(epilogue.c).bytes
+        params += [
+            Param("c", "pointer", "c"),
+            Param("c_stride_bytes", "u64", stride_bytes),
+            Param("beta", "f32", epilogue.beta),
+        ]
+    if epilogue.bias != "none":
+        params.append(Param("bias", "pointer", "bias"))
+    if epilogue.amax:
+        params.append(Param("amax", "pointer", "amax"))
+    if epilogue.d_scale != "none":
+        params.append(Param("d_scale", "pointer", "d_scale"))
+    if epilogue.d_scale == "group":
+        row, block = problem.d_scale_strides
+        params.append(Param("d_scale_row_bytes", "u64", 4 * row))
+        params.append(Param("d_scale_block_bytes", "u64", 4 * block))
+    return params

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ptxgen.config_rules import first_legal, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
+from ptxgen.epilogue import D_SCALE_BLOCK
 from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_operands import check_formats
@@ -53,7 +54,10 @@ def with_few_rows(problem: Gemm, config: Config) -> Config:
 
 def _tile_n_candidates(problem: Gemm) -> list[int]:
     """tile_n by preference: as wide as registers allow, no wider than D."""
-    widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, 16)))
+    step = 16
+    if problem.epilogue.d_scale == "group":
+        step = D_SCALE_BLOCK * (2 if problem.epilogue.gated else 1)
+    widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, step)))
     return list(range(widest, 0, -8))
 
 
@@ -63,7 +67,8 @@ def _store_candidates(problem: Gemm, chosen: dict[str, int | str]) -> list[int |
         return [chosen["store"]]
     if chosen.get("split_k", 1) != 1 or not d_fits_tma(problem):
         return ["global"]
-    return ["deferred", "tma"] if problem.accumulate == "fast" else ["tma"]
+    defers = problem.accumulate == "fast" and dtype(problem.d).bytes == 2
+    return ["deferred", "tma"] if defers else ["tma"]
 
 
 def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:

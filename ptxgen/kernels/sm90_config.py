@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from ptxgen.config_rules import check_smem, check_tile_k, check_values
 from ptxgen.dtypes import dtype
+from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
-from ptxgen.layout import MMA_M, OperandTile, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, OperandTile, align_up
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "gemm_sm90"
@@ -31,6 +32,10 @@ DEFERRED_SPARES = {1: 40, 2: 48}
 """Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
 COLUMN_SCALE_REGISTERS = 16
 """Registers more for column scales that ptxas loads ahead of their use."""
+EPILOGUE_REGISTERS = {"c": 16, "bias": 8, "activation": 8, "amax": 8, "d_scale": 8}
+"""Registers more for each part of an epilogue."""
+AHEAD_FACTOR = 3
+"""By which they are more where ptxas works ahead: on other blocks of rows, on scales of columns."""
 PARTIALS_BARRIER_BYTES = 16
 STORES = ("tma", "deferred", "global")
 
@@ -63,13 +68,26 @@ class Config(WgmmaConfig):
     store: str = "tma"
     """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
     (st.global) for addresses, strides or row lengths that TMA refuses."""
-
     a_rows: int = 0
     """Rows of A that TMA loads of a tile of 64 rows, for problems that have no more: 8, 16 or 32;
     the rest of the tile stays zero. 0: all of them. TMA takes longer for a row outside the matrix
     than for one that it reads (measured on an H200)."""
+    c: str = "none"
+    """dtype of C; this and what follows: see Epilogue."""
+    bias: str = "none"
+    bias_dtype: str = "f32"
+    activation: str = "none"
+    amax: bool = False
+    d_scale: str = "none"
 
     def __str__(self) -> str:
+        epilogue = {
+            f"c_{self.c}": self.c != "none",
+            f"bias_{self.bias}_{self.bias_dtype}": self.bias != "none",
+            self.activation: self.activation != "none",
+            "amax": self.amax,
+            f"dscale_{self.d_scale}": self.d_scale != "none",
+        }
         return "_".join(
             (
                 NAME, self.a, self.b, self.d, self.layout, self.scale, self.accumulate,
@@ -77,6 +95,7 @@ class Config(WgmmaConfig):
                 f"c{self.cluster_m}x{self.cluster_n}x{self.split_k}", f"w{self.warpgroups}",
                 f"swizzle{self.swizzle_bytes}", self.store,
                 *([f"a{self.a_rows}"] if self.a_rows else []),
+                *(name for name, used in epilogue.items() if used),
             )
         )  # fmt: skip
 
@@ -103,6 +122,16 @@ class Config(WgmmaConfig):
     def partials_bytes(self) -> int:
         """Shared memory of this CTA's partial sums, if K is split."""
         return 4 * self.tile_m * self.tile_n if self.split_k > 1 else 0
+
+    @property
+    def gated(self) -> bool:
+        """Whether two columns of the tile make one of D."""
+        return self.activation in GATED
+
+    @property
+    def d_tile_n(self) -> int:
+        """Columns of D in a tile."""
+        return self.tile_n // 2 if self.gated else self.tile_n
 
     @property
     def registers_per_block(self) -> int:
@@ -256,8 +285,45 @@ class Config(WgmmaConfig):
                 f"stages={self.stages}, accumulate={self.accumulate}; try store=tma"
             )
         self.check_block_scales()
+        self._check_epilogue()
         self._check_registers()
         check_smem(self, TARGET)
+
+    def _check_epilogue(self) -> None:
+        if self.gated and (self.tile_n % (2 * GATE_COLUMNS) or self.split_k > 1):
+            raise ConfigError(
+                f"activation={self.activation} takes {GATE_COLUMNS} gates and {GATE_COLUMNS} "
+                f"values in turns from one CTA: tile_n must be a multiple of {2 * GATE_COLUMNS} "
+                f"and split_k 1, got tile_n={self.tile_n} and split_k={self.split_k}; try "
+                f"split_k=1 and tile_n={align_up(self.tile_n, 2 * GATE_COLUMNS)}"
+            )
+        if self.d_scale == "group" and (self.d_tile_n % D_SCALE_BLOCK or self.split_k > 1):
+            raise ConfigError(
+                f"d_scale=group needs all {D_SCALE_BLOCK} columns of D that share a scale in one "
+                f"CTA: a tile with a multiple of {D_SCALE_BLOCK} columns of D and split_k 1, got "
+                f"{self.d_tile_n} and split_k={self.split_k}; try "
+                f"tile_n={D_SCALE_BLOCK * self.tile_n // self.d_tile_n} and split_k=1"
+            )
+        row_bytes = self.d_tile_n * dtype(self.d).bytes
+        if self.store != "global" and row_bytes % CHUNK_BYTES:
+            raise ConfigError(
+                f"store={self.store} moves whole {CHUNK_BYTES} bytes: a tile's row of D must be a "
+                f"multiple of that, got {self.d_tile_n} columns of {self.d} = {row_bytes} bytes; "
+                f"try tile_n={align_up(self.tile_n, self.tile_n * CHUNK_BYTES // row_bytes)} or "
+                "store=global"
+            )
+
+    @property
+    def _epilogue_registers(self) -> int:
+        """Registers more for what follows the sums."""
+        used = {
+            "c": self.c != "none", "bias": self.bias == "column",
+            "activation": self.activation != "none", "amax": self.amax,
+            "d_scale": self.d_scale == "group",
+        }  # fmt: skip
+        needed = sum(EPILOGUE_REGISTERS[name] for name, is_used in used.items() if is_used)
+        works_ahead = self.blocks_per_warpgroup > 1 or self.scale == "rowcol"
+        return needed * (AHEAD_FACTOR if works_ahead else 1)
 
     def _check_registers(self) -> None:
         sets: float = self.num_accumulators
@@ -272,4 +338,6 @@ class Config(WgmmaConfig):
             needed -= DEFERRED_SPARES[self.warpgroups]
         elif self.scale == "rowcol":
             needed += COLUMN_SCALE_REGISTERS
+        if not self.overlaps_promotion:  # there the accumulators are free by then
+            needed += self._epilogue_registers
         self.check_registers(needed, self.consumer_registers, "tile_n")

@@ -2,22 +2,20 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.kernels.sm90_part_fields import block_scale_fields, chunks_of, group, split_fields
+from ptxgen.kernels.sm90_epilogue_fields import epilogue_fields, groups_of, spans_of
+from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
-from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging
+from ptxgen.layout import CHUNK_BYTES, MMA_M
 
 
 def fields(config: Config) -> dict[str, object]:
     """Fields of the plan, by name."""
     a_tile, b_tile = config.a_tile, config.b_tile
     regions = {r.name: r.offset for r in smem_map(config)}
-    d = dtype(config.d)
     promoted = config.accumulate == "promoted"
     blocks = range(config.blocks_per_warpgroup)
     results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
-    chunks = chunks_of(config, results)
-    deferred = config.store == "deferred"
     parts = [
         {
             "index": i,
@@ -27,10 +25,8 @@ def fields(config: Config) -> dict[str, object]:
             "result": result,
             "scale_offset": 4 * MMA_M * i,
             "second_scale_offset": 4 * (MMA_M * i + 8),
-            "groups": [
-                group(result, f"%held{i}_", g, i * config.tile_n // 8)
-                for g in range(config.tile_n // 8)
-            ],
+            "groups": groups_of(config, i, result),
+            "spans": spans_of(config, result),
         }
         for i, result in zip(blocks, results, strict=True)
     ]
@@ -93,14 +89,6 @@ def fields(config: Config) -> dict[str, object]:
         "blocks": parts,
         "first_block": parts[0],
         "register_indices": list(range(config.registers_per_block)),
-        "defers_store": deferred,
-        "if_held": "@%holds_tile " if deferred else "",
-        "issues": "%issues" if deferred else "%stores_d",
-        "chunks_in_mainloop": chunks if deferred else [],
-        "chunks_after_tile": [] if deferred else chunks,
-        "chunks_after_kernel": chunks if deferred else [],
-        "held": [f"%held{i}_" for i in blocks] if d.bytes == 2 else [],
-        "held_registers": config.registers_per_block // 2,
         "consumers": [
             {
                 "index": i,
@@ -118,14 +106,7 @@ def fields(config: Config) -> dict[str, object]:
         "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
         "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
         "promotion_tiles": config.promotion_tiles,
-        "d_bytes": d.bytes,
-        "packed": d.bytes == 2,
-        "store_type": "b16" if d.bytes == 2 else "b32",
-        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
-        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
-        "staging": DStaging(d, config.tile_n),
-        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
-        "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+        **epilogue_fields(config, results),
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Which operands wgmma and TMA can take, and whether a config of gemm_sm90 serves a problem."""
 
+from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
 from ptxgen.kernels.sm90_config import NAME, Config
@@ -57,9 +58,26 @@ def check_serves(problem: Gemm, config: Config) -> None:
     """
     check_operands(problem)
     check_agrees(problem, config)
+    _check_c(problem)
     check_d_fits_tma(problem, config.store)
     if config.a_rows and problem.m > config.a_rows:
         raise ConfigError(
             f"a_rows={config.a_rows} is for problems with no more rows, got m={problem.m}; "
             "try a_rows=0"
+        )
+
+
+def _check_c(problem: Gemm) -> None:
+    """Refuse a C whose elements cannot be read two at a time.
+
+    Raises: ConfigError.
+    """
+    if problem.c == "none":
+        return
+    pair_bytes, stride = 2 * dtype(problem.c).bytes, problem.stride("c")
+    if (problem.epilogue.c_alignment % pair_bytes or stride % 2) and problem.m and problem.n:
+        raise ConfigError(
+            f"C is read two elements at a time: its address must be a multiple of {pair_bytes} "
+            f"bytes and its row stride even, got an alignment of {problem.epilogue.c_alignment} "
+            f"and a stride of {stride}; try a padded copy of C"
         )

@@ -1,9 +1,8 @@
-"""What single parts of gemm_sm90 print: promotion, the scale mover, D chunks, split K."""
+"""What single parts of gemm_sm90 print: promotion, the scale mover, split K."""
 
-from ptxgen.dtypes import dtype
 from ptxgen.kernels.promotion_fields import mover_fields, promotion_fields, scale_block_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.layout import MMA_M, DStaging
+from ptxgen.layout import MMA_M
 from ptxgen.problem import SCALE_BLOCK
 
 
@@ -32,44 +31,6 @@ def block_scale_fields(config: Config, regions: dict[str, int]) -> dict[str, obj
             "entries": entries_b, "offset": offset_b,
         },
     }  # fmt: skip
-
-
-def chunks_of(config: Config, results: list[str]) -> list[dict[str, object]]:
-    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
-    packed = dtype(config.d).bytes == 2
-    chunks: list[dict[str, object]] = []
-    for block, result in enumerate(results):
-        for chunk in DStaging(dtype(config.d), config.tile_n).chunks:
-            stores = []
-            for store in chunk.stores:
-                first = 4 * store.groups[0]
-                registers = (
-                    _vector(f"%held{block}_", first // 2, store.num_matrices)
-                    if packed
-                    else _vector(result, first, 2)
-                )
-                stores.append(
-                    {
-                        "chunk_xor": store.chunk_xor,
-                        "num_matrices": store.num_matrices,
-                        "registers": registers,
-                        "second_registers": _vector(result, first + 2, 2),
-                    }
-                )
-            chunks.append(
-                {
-                    "index": len(chunks),
-                    "rows": block * MMA_M,
-                    "stores": stores,
-                    "map": f"%{chunk.map.name}",
-                    "column_offset": chunk.column_offset,
-                }
-            )
-    return chunks
-
-
-def _vector(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
 
 
 def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
@@ -105,23 +66,11 @@ def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
             }
             for rank in range(config.split_k)
         ],
-        "shares": [{"index": i, "placed": _placed(totals)} for i in range(groups_per_part)],
+        "shares": [{"index": i, "placed": placed(totals)} for i in range(groups_per_part)],
     }
 
 
-def group(result: str, held: str, index: int, groups_before: int) -> dict[str, object]:
-    """One group of 8 columns of a block: this lane's four values, and where each belongs."""
-    values = [f"{result}{4 * index + i}" for i in range(4)]
-    return {
-        "column": 8 * index,
-        "results": values,
-        "packed": [f"{held}{2 * index + i}" for i in range(2)],
-        "partial_offset": (groups_before + index) * GROUP_PARTIAL_BYTES,
-        "placed": _placed(values),
-    }
-
-
-def _placed(values: list[str]) -> list[dict[str, str]]:
+def placed(values: list[str]) -> list[dict[str, str]]:
     """Registers of one group of 8 columns, each with its row and column."""
     rows = (("%row_inside", "%row_pointer"), ("%second_row_inside", "%second_row_pointer"))
     columns = ("%column", "%second_column")

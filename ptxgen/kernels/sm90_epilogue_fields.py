@@ -1,0 +1,169 @@
+"""What gemm_sm90 prints after its main loop: values and where they go."""
+
+from ptxgen.dtypes import dtype
+from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
+from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
+from ptxgen.kernels.sm90_part_fields import placed
+from ptxgen.layout import MMA_M, DStaging
+
+PACK = {
+    "bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": "",
+    "e4m3": "cvt.rn.satfinite.e4m3x2.f32",
+}  # fmt: skip
+"""dtype of D -> what rounds two floats into one register."""
+CONVERT = {
+    "bf16": "cvt.rn.bf16.f32 %rounded,", "f16": "cvt.rn.f16.f32 %rounded,",
+    "f32": "mov.b32 %rounded,", "e4m3": "cvt.rn.satfinite.e4m3x2.f32 %rounded, 0f00000000,",
+}  # fmt: skip
+"""dtype of D -> what rounds one float, up to its register."""
+ELEMENTS: dict[str, dict[str, object]] = {
+    "f32": {"bytes": 4, "widen": ""},
+    "bf16": {"bytes": 2, "widen": "cvt.f32.bf16"},
+    "f16": {"bytes": 2, "widen": "cvt.f32.f16"},
+}
+"""dtype of C or of a bias -> its size, and what makes it a float32."""
+
+
+def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
+    """What the epilogue and the parts of values print. results: prefix of each block's sums."""
+    d = dtype(config.d)
+    deferred = config.store == "deferred"
+    chunks = _chunks(config, results)
+    return {
+        "defers_store": deferred,
+        "if_held": "@%holds_tile " if deferred else "",
+        "issues": "%issues" if deferred else "%stores_d",
+        "chunks_in_mainloop": chunks if deferred else [],
+        "chunks_after_tile": [] if deferred else chunks,
+        "chunks_after_kernel": chunks if deferred else [],
+        "held": [f"%held{i}_" for i in range(len(results))] if d.bytes < 4 else [],
+        "held_registers": config.d_tile_n * d.bytes // 8,
+        "d_bytes": d.bytes,
+        "packed": d.bytes == 2,
+        "packs_bytes": d.bytes == 1,
+        "store_type": f"b{d.bits}",
+        "rounded_type": "b32" if d.bytes == 4 else "b16",
+        "pack": PACK[config.d],
+        "convert": CONVERT[config.d],
+        "staging": DStaging(d, config.d_tile_n),
+        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+        **_values(config),
+    }
+
+
+def _values(config: Config) -> dict[str, object]:
+    """The parts that make values of sums, in order, and what they print."""
+    used = {
+        "value_c": config.c != "none",
+        f"value_bias_{config.bias}": config.bias != "none",
+        f"value_{config.activation}": config.activation != "none" and not config.gated,
+    }
+    parts = ["scale_none" if config.block_scaled else f"scale_{config.scale}"]
+    parts += [name for name, needed in used.items() if needed]
+    used_of_d = {"value_amax": config.amax, "value_d_scale": config.d_scale == "tensor"}
+    d_parts = [name for name, needed in used_of_d.items() if needed]
+    gates = ["gate_swiglu"] if config.gated else []
+    quantises = ["quantize_rows"] if config.d_scale == "group" else []
+    return {
+        "value_parts": parts,
+        "d_parts": d_parts,
+        "values_text": ", ".join([*parts, *gates, *d_parts, *quantises]),
+        "gated": config.gated,
+        "quantizes_rows": config.d_scale == "group",
+        "span_shift": (D_SCALE_BLOCK * config.tile_n // config.d_tile_n).bit_length() - 1,
+        "c_element": ELEMENTS.get(config.c, ELEMENTS["f32"]),
+        "bias_element": ELEMENTS[config.bias_dtype],
+        "placed_values": [
+            {"column": column, "row_inside": f"%in_d_{row}"}
+            for row in (0, 8)
+            for column in ("%column", "%next_column")
+        ],
+    }
+
+
+def _chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
+    if config.store == "global":
+        return []
+    d_bytes = dtype(config.d).bytes
+    turns = 2 if config.gated else 1
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in DStaging(dtype(config.d), config.d_tile_n).chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * turns * store.groups[0]
+                registers = {
+                    1: f"%held{block}_{store.groups[0]}",
+                    2: _vector(f"%held{block}_", 2 * store.groups[0], store.num_matrices),
+                    4: _vector(result, first, 2),
+                }[d_bytes]
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "num_matrices": store.num_matrices,
+                        "registers": registers,
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "map": f"%{chunk.map.name}",
+                    "column_offset": chunk.column_offset,
+                }
+            )
+    return chunks
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
+
+
+def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]]:
+    """Groups of 8 columns of D in a block: this lane's four values, where each belongs, and the
+    sums that they are made of: those of 8 columns of the tile, or of gates and what they open."""
+    turns = 2 if config.gated else 1
+    packed = range(2 if dtype(config.d).bytes == 2 else 1)
+    before = block * config.tile_n // GATE_COLUMNS
+    return [
+        {
+            "d_column": 8 * index,
+            "sources": [
+                {"column": 8 * g, "sums": _four(result, g)}
+                for g in range(turns * index, turns * index + turns)
+            ],
+            "results": _four(result, turns * index),
+            "packed": [f"%held{block}_{len(packed) * index + i}" for i in packed],
+            "partial_offset": (before + index) * GROUP_PARTIAL_BYTES,
+            "placed": placed(_four(result, turns * index)),
+        }
+        for index in range(config.d_tile_n // 8)
+    ]
+
+
+def spans_of(config: Config, result: str) -> list[dict[str, object]]:
+    """Runs of 128 columns of D in a block, which share a scale: this lane's values, by row."""
+    if config.d_scale != "group":
+        return []
+    turns = 2 if config.gated else 1
+    per_span = D_SCALE_BLOCK // 8
+    spans: list[dict[str, object]] = []
+    for first in range(0, config.d_tile_n // 8, per_span):
+        values = [_four(result, turns * g) for g in range(first, first + per_span)]
+        spans.append(
+            {
+                "block": len(spans),
+                "upper": [v for four in values for v in four[:2]],
+                "lower": [v for four in values for v in four[2:]],
+            }
+        )
+    return spans
+
+
+def _four(result: str, group: int) -> list[str]:
+    """The registers of one group of 8 columns of the tile: two of a row, two of the row 8 below."""
+    return [f"{result}{4 * group + i}" for i in range(4)]
