@@ -53,6 +53,7 @@ LAYERS = (
     {"renderer"},
     {
         "emission",
+        "stated_configs",
         "images",
         "assembler",
         "cache",
@@ -67,6 +68,7 @@ LAYERS = (
     {"diagnosis", "trial", "grouped_trial"},
     {
         "subjects",
+        "selftest",
         "debugger",
         "launch_template",
         "mutation",

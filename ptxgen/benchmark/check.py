@@ -76,15 +76,16 @@ def sample_indices(extent: int, tile: int, seed: int) -> Array:
 
 def expect(
     problem: Gemm, operands: Operands, tile: tuple[int, int], exact: bool, seed: int = 0,
-    k_parts: Sequence[tuple[int, int]] | None = None,
+    k_parts: Sequence[tuple[int, int]] | None = None, unit: str = "wgmma",
 ) -> Expected:  # fmt: skip
     """What the kernel (exact) or a peer must give for some elements of D.
 
-    k_parts: the parts of K that the kernel sums on their own, see `exact_result`.
+    k_parts: the parts of K that the kernel sums on their own; unit: its instruction; see
+    `exact_result`.
     """
     rows = sample_indices(problem.m, tile[0], seed)
     columns = sample_indices(problem.n, tile[1], seed + 1)
-    values = exact_result(problem, operands, rows, columns, k_parts=k_parts)
+    values = exact_result(problem, operands, rows, columns, unit, k_parts)
     return Expected(rows, columns, values, None if exact else tolerance(problem, values))
 
 

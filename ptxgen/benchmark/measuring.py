@@ -9,7 +9,7 @@ from ptxgen.benchmark.replay import Stopwatch, launch_contender
 from ptxgen.benchmark.workload import Workload
 from ptxgen.errors import DriverError, PtxgenError
 from ptxgen.images import Image
-from ptxgen.kernels import KERNELS, k_parts
+from ptxgen.kernels import KERNELS, k_parts, unit_of
 from ptxgen.launcher.driver import CONTEXT_KILLERS
 from ptxgen.problem import Gemm
 from ptxgen.tuner import Outcome
@@ -25,7 +25,7 @@ class KernelMeasure:
         self.watch = watch
         self.method = method
         self._workload: Workload | None = None
-        self._expected: dict[tuple[tuple[int, int], ...], Expected] = {}
+        self._expected: dict[tuple[tuple[tuple[int, int], ...], str], Expected] = {}
 
     def __call__(self, problem: Gemm, images: Sequence[Image], rounds: int) -> list[Outcome]:
         """Check and time configs; one outcome each.
@@ -75,13 +75,13 @@ class KernelMeasure:
             self.close()
             self._workload = Workload(self.watch.device, problem)
             self._expected = {}
-        parts = k_parts(config, problem)
-        if parts not in self._expected:
+        key = (k_parts(config, problem), unit_of(config))
+        if key not in self._expected:
             tile = (config.tile_m, config.tile_n)
-            self._expected[parts] = expect(
-                problem, self._workload.operands, tile, exact=True, k_parts=parts
+            self._expected[key] = expect(
+                problem, self._workload.operands, tile, exact=True, k_parts=key[0], unit=key[1]
             )
-        return self._workload, self._expected[parts]
+        return self._workload, self._expected[key]
 
 
 def our_contender(name: str, watch: Stopwatch, workload: Workload, image: Image) -> Contender:

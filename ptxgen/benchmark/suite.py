@@ -34,7 +34,7 @@ from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ToolMissingError, WrongResultError
 from ptxgen.images import DRIVER, Image, assemble_all
-from ptxgen.kernels import k_parts
+from ptxgen.kernels import k_parts, unit_of
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import Environment
@@ -207,7 +207,14 @@ class _Bench:
             contenders = [our_contender(OURS, self.watch, workload, image)]
             stack.callback(contenders[0].close)
             parts = k_parts(choice.config, problem)
-            expected = expect(problem, workload.operands, tile, exact=True, k_parts=parts)
+            expected = expect(
+                problem,
+                workload.operands,
+                tile,
+                exact=True,
+                k_parts=parts,
+                unit=unit_of(choice.config),
+            )
             checks[OURS] = check(workload, contenders[0], expected)
             checks[OURS].require(str(choice.config))
             for peer in self.peers:
@@ -265,7 +272,9 @@ class _Bench:
         stack.callback(contender.close)
         tile = (choice.config.tile_m, choice.config.tile_n)
         parts = k_parts(choice.config, problem)
-        expected = expect(problem, workload.operands, tile, exact=True, k_parts=parts)
+        expected = expect(
+            problem, workload.operands, tile, exact=True, k_parts=parts, unit=unit_of(choice.config)
+        )
         checks[REGULAR] = check(workload, contender, expected)
         checks[REGULAR].require(str(choice.config))
         return contender

@@ -22,7 +22,12 @@ json_option = click.option(
 
 def print_json(schema: str, data: dict[str, Any]) -> None:
     """Print one object on stdout, with its schema and the version that wrote it."""
-    click.echo(json.dumps({"schema": schema, "ptxgen_version": __version__, **data}, indent=1))
+    click.echo(json_text(schema, data))
+
+
+def json_text(schema: str, data: dict[str, Any]) -> str:
+    """One object as text, with its schema and the version that wrote it."""
+    return json.dumps({"schema": schema, "ptxgen_version": __version__, **data}, indent=1)
 
 
 def compact_json(text: str, width: int = 100) -> str:
