@@ -47,6 +47,21 @@ def test_a_kernel_without_mbarriers_and_tensor_maps_shows_no_empty_tables() -> N
     assert not any(title in shown for title in ("mbarriers", "Tensor maps", "at least us"))
 
 
+def test_a_block_scaled_config_shows_which_scales_each_mma_reads() -> None:
+    data = read_json(
+        "inspect", "gemm", "--arch", "sm_100a", "--a", "e2m1", "--scale", "nv16", "--tile",
+        "128x64", "--swap-ab", "off",
+    )  # fmt: skip
+    reads = data["scale_reads"]
+    assert [r["k"] for r in reads] == ["0..63", "64..127", "128..191", "192..255"]
+    assert [r["row_columns"] for r in reads] == ["0..3", "4..7", "8..11", "12..15"]
+    assert {r["scale_bytes"] for r in reads} == {"0..3"}
+    assert (
+        "What each MMA of a k-tile reads"
+        in run("inspect", "gemm", "--arch", "sm_100a", "--a", "e4m3", "--scale", "mx32").stdout
+    )
+
+
 def test_a_small_problem_is_bound_by_memory_and_a_large_one_by_arithmetic() -> None:
     small = read_json("inspect", "gemm", "--m", "16", "--n", "8192", "--k", "8192")
     large = read_json("inspect", "gemm", "--m", "8192", "--n", "8192", "--k", "8192")

@@ -26,6 +26,7 @@ def plan_data(plan: Plan, config: Any) -> dict[str, object]:
         },
         "tmem_map": [asdict(r) for r in tmem.regions] if tmem else [],
         "tmem_readers": [asdict(r) for r in config.accumulator.readers] if tmem else [],
+        "scale_reads": [asdict(r) for r in getattr(config, "scale_reads", ())],
         "launch": asdict(plan.launch),
     }
 
@@ -110,3 +111,11 @@ def _print_tensor_memory(config: Any) -> None:
         ("warp", "lanes", "rows of the MMA", "columns of the MMA"),
         [(r.warp + 4, r.lanes, r.rows, r.columns) for r in layout.readers],
     )
+    if getattr(config, "scale_reads", ()):
+        a, b = (operand.upper() for operand in config.operands)
+        print_table(
+            "Scales: row r of every 128 in lane r % 32 of each quarter, column r // 32. What each "
+            "MMA of a k-tile reads of its slot",
+            ("k", f"columns of {a}'s", f"columns of {b}'s", "bytes"),
+            [(r.k, r.row_columns, r.column_columns, r.scale_bytes) for r in config.scale_reads],
+        )

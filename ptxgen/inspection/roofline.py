@@ -5,7 +5,8 @@ from math import ceil
 
 from ptxgen.devices import GPU_MODELS, GpuModel
 from ptxgen.dtypes import dtype
-from ptxgen.problem import FP8, Gemm
+from ptxgen.micro_kinds import MICRO_KINDS, micro_kind
+from ptxgen.problem import MICRO_SCALES, Gemm
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,19 @@ def rooflines(problem: Gemm, arch: str, tile: tuple[int, int]) -> list[Roofline]
     return [_roofline(problem, gpu, tile) for gpu in GPU_MODELS.values() if gpu.arch == arch]
 
 
+def _tflops(problem: Gemm, gpu: GpuModel) -> float:
+    """The published rate of the MMAs that the formats call for. Formats below 8 bits run as fast as
+    FP8, unless both are e2m1 with scales that the fp4 kinds apply."""
+    if problem.scale in MICRO_SCALES:
+        kind = MICRO_KINDS[micro_kind(problem.a, problem.b, problem.scale)]
+        return gpu.fp4_tflops if kind.is_fp4 else gpu.fp8_tflops
+    if problem.a == "tf32":
+        return gpu.tf32_tflops
+    return gpu.bf16_tflops if dtype(problem.a).bits == 16 else gpu.fp8_tflops
+
+
 def _roofline(problem: Gemm, gpu: GpuModel, tile: tuple[int, int]) -> Roofline:
-    flop_rate = (gpu.fp8_tflops if problem.a in FP8 else gpu.bf16_tflops) * 1e12
+    flop_rate = _tflops(problem, gpu) * 1e12
     byte_rate = gpu.dram_gbytes_per_s * 1e9
     rows, columns = ceil(problem.m / tile[0]), ceil(problem.n / tile[1])
     a_bytes, b_bytes, d_bytes = (

@@ -21,6 +21,20 @@ COLUMN_STEP = 16
 
 
 @dataclass(frozen=True)
+class ScaleRead:
+    """Where one MMA of a k-tile finds its scales, in the columns of the k-tile's slot."""
+
+    k: str
+    """First and last k of the k-tile."""
+    row_columns: str
+    """First and last column of the scales of the MMA's rows."""
+    column_columns: str
+    """Likewise of its columns."""
+    scale_bytes: str
+    """Bytes of a column's words."""
+
+
+@dataclass(frozen=True)
 class Config(Tcgen05Config):
     """What may be tuned, and what the text depends on. `str()` is its name."""
 
@@ -74,6 +88,22 @@ class Config(Tcgen05Config):
         """Scales of one k-tile: of this CTA's rows of the MMA, and of all its columns."""
         extents = zip(self.operands, (self.rows, self.columns), strict=True)
         return tuple(ScaleTile(o, num_atoms(n, ATOM_ROWS), self.atoms) for o, n in extents)
+
+    @property
+    def scale_reads(self) -> tuple[ScaleRead, ...]:
+        """Which scales each MMA of a k-tile reads."""
+        found, rows = [], self.scale_tiles[0]
+        for step in range(self.tile_k // self.mma_k):
+            atom, byte = divmod(step * self.scales_per_mma, ATOM_SCALES)
+            spans = []
+            for tile, start in zip(self.scale_tiles, (0, rows.columns), strict=True):
+                first = start + tile.column(0, 0 if self.scale == "mx128" else atom)
+                spans.append(f"{first}..{first + tile.columns // self.atoms - 1}")
+            last = byte + self.scales_per_mma - 1
+            taken = "k-tile % 4" if self.scale == "mx128" else f"{byte}..{last}"
+            k = step * self.mma_k
+            found.append(ScaleRead(f"{k}..{k + self.mma_k - 1}", spans[0], spans[1], taken))
+        return tuple(found)
 
     @property
     def scale_columns(self) -> int:
