@@ -11,7 +11,7 @@ TMA_ALIGNMENT = 16
 it, so that the fast kernels serve them. Source: CUDA driver API, cuTensorMapEncodeTiled."""
 MAX_ALIGNMENT = 256
 """Alignment of our allocations, and the largest that a problem states."""
-_OUTPUTS = ("bf16", "f16", "f32", "s32")
+_OUTPUTS = ("bf16", "f16", "f32", "s32", "e4m3")
 
 
 @dataclass(frozen=True)

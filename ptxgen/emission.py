@@ -19,17 +19,23 @@ def make_plan(
 
     Raises: ConfigError.
     """
-    if config is None:
-        arch = arch or TARGET
-        kernel = kernel_for(problem, arch)
-        config = kernel.default_config(problem, **target_fields(kernel, arch))
-    else:
-        kernel = kernel_of(config)
-        if arch is not None and arch not in kernel.TARGETS:
-            raise ConfigError(
-                f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}"
-            )
+    config = default_config(problem, arch) if config is None else config
+    kernel = kernel_of(config)
+    if arch is not None and arch not in kernel.TARGETS:
+        raise ConfigError(
+            f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}"
+        )
     return kernel.plan(problem, config, num_sms)  # type: ignore[no-any-return]
+
+
+def default_config(problem: Gemm, arch: str | None = None) -> Any:
+    """The default config of the kernel that computes `problem` on `arch`; None = sm_90a.
+
+    Raises: ConfigError.
+    """
+    arch = arch or TARGET
+    kernel = kernel_for(problem, arch)
+    return kernel.default_config(problem, **target_fields(kernel, arch))
 
 
 def emit(problem: Gemm, config: Any = None, arch: str | None = None) -> str:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from ptxgen.dtypes import dtype
+from ptxgen.epilogue import GATE_COLUMNS
 from ptxgen.errors import ArgumentError
 
 Array = np.ndarray[Any, Any]
@@ -85,6 +86,22 @@ def quantize_blocks(
     scale = _scale(blocks.max(axis=(1, 3), initial=0.0), name)
     full = scale.repeat(rows_per_scale, 0).repeat(k_per_scale, 1)[:rows, :k]
     return cast(np.asarray(x, np.float64) / full, name), scale.astype(np.float32)
+
+
+def interleave_halves(gates: Array, values: Array) -> Array:
+    """Rows of two matrices [n, k] of one shape, 8 of the gates and 8 of the values in turns: the B
+    [2n, k] of a GEMM whose epilogue is swiglu. n must be a multiple of 8.
+
+    Raises: ArgumentError.
+    """
+    if gates.shape != values.shape or gates.ndim != 2 or gates.shape[0] % GATE_COLUMNS:
+        raise ArgumentError(
+            f"gates and values must be matrices of one shape [n, k], n a multiple of "
+            f"{GATE_COLUMNS}, got {gates.shape} and {values.shape}; try zeros appended"
+        )
+    k = gates.shape[1]
+    turns = [x.reshape(-1, 1, GATE_COLUMNS, k) for x in (gates, values)]
+    return np.concatenate(turns, axis=1).reshape(-1, k)
 
 
 SCALE_FORMATS = {"ue8m0": "float8_e8m0fnu", "ue4m3": "float8_e4m3fn"}

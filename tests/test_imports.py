@@ -94,6 +94,7 @@ DEVICE_SEES = {
 }  # fmt: skip
 """What the GPU side sees, except for the files that take whole problems."""
 WHOLE_PROBLEM_FILES = {
+    "ptxgen.launcher.epilogue_arguments",
     "ptxgen.launcher.gemm_call",
     "ptxgen.launcher.grouped_call",
     "ptxgen.launcher.placement",

@@ -53,7 +53,7 @@ BLOCKS_M = np.ones((M, 1), np.float32)
         ((a(), b()[:, 1:]), {}, r"K must agree: a is \[M,K\]=\(32, 64\) so K=64, b .* so K=63"),
         ((a()[0], b()), {}, r"a: must be a matrix \[M,K\], got shape \(64,\)"),
         ((a(), b()), {"layout": "row"}, "layout: must be one of nt, nn, tn, tt"),
-        ((a(), b()), {"d_dtype": "e4m3"}, "d_dtype: must be one of bf16, f16, f32, s32, got"),
+        ((a(), b()), {"d_dtype": "e5m2"}, "d_dtype: must be one of bf16, f16, f32, s32, e4m3, got"),
         ((a(), b()), {"accumulate": "exact"}, "accumulate='exact' must be one of"),
         ((a(">f2"), b(np.float16)), {}, r"a: byte order.*got >f2; try a.astype\('float16'\)"),
         ((a(), b()), {"out": np.zeros((M, N), ">f4")}, r"out: byte order"),
