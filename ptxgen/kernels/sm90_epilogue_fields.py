@@ -3,7 +3,7 @@
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.kernels.sm90_part_fields import placed
+from ptxgen.kernels.sm90_part_fields import pairs
 from ptxgen.layout import MMA_M, DStaging
 
 PACK = {
@@ -42,6 +42,8 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
         "packed": d.bytes == 2,
         "packs_bytes": d.bytes == 1,
         "store_type": f"b{d.bits}",
+        "pair_type": f"b{2 * d.bits}",
+        "pair_mask": 2 * d.bytes - 1,
         "rounded_type": "b32" if d.bytes == 4 else "b16",
         "pack": PACK[config.d],
         "convert": CONVERT[config.d],
@@ -139,7 +141,7 @@ def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]
             "results": _four(result, turns * index),
             "packed": [f"%held{block}_{len(packed) * index + i}" for i in packed],
             "partial_offset": (before + index) * GROUP_PARTIAL_BYTES,
-            "placed": placed(_four(result, turns * index)),
+            "pairs": pairs(_four(result, turns * index)),
         }
         for index in range(config.d_tile_n // 8)
     ]

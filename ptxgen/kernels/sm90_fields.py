@@ -98,7 +98,6 @@ def fields(config: Config) -> dict[str, object]:
             }
             for i in range(config.warpgroups)
         ],
-        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
         "rank_moves": {
             axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
             for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))

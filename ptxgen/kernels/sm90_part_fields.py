@@ -66,21 +66,19 @@ def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
             }
             for rank in range(config.split_k)
         ],
-        "shares": [{"index": i, "placed": placed(totals)} for i in range(groups_per_part)],
+        "shares": [{"index": i, "pairs": pairs(totals)} for i in range(groups_per_part)],
     }
 
 
-def placed(values: list[str]) -> list[dict[str, str]]:
-    """Registers of one group of 8 columns, each with its row and column."""
+def pairs(values: list[str]) -> list[dict[str, str]]:
+    """Registers of one group of 8 columns: two neighbours, and two in the row 8 below."""
     rows = (("%row_inside", "%row_pointer"), ("%second_row_inside", "%second_row_pointer"))
-    columns = ("%column", "%second_column")
     return [
         {
-            "register": values[2 * r + c],
-            "column": columns[c],
-            "row_inside": rows[r][0],
-            "row_pointer": rows[r][1],
+            "first": values[2 * r],
+            "second": values[2 * r + 1],
+            "row_inside": inside,
+            "row_pointer": pointer,
         }
-        for r in range(2)
-        for c in range(2)
+        for r, (inside, pointer) in enumerate(rows)
     ]
