@@ -30,6 +30,8 @@ TURNS = (("lazy", 0), ("run_to_block", 0), ("eager", 0), *(("random", seed) for 
 """Schedules and seeds in the order in which they are tried; the first finding ends it."""
 MIN_SCORE = 0.98
 """Share of the mutants that are not equivalent which must be caught."""
+PATIENCE = 20
+"""Times the instructions of the unchanged kernel that a mutant may execute."""
 CAUGHT, EQUIVALENT, SURVIVED = "caught", "equivalent", "survived"
 WRONG_RESULT = "WRONG-RESULT"
 
@@ -158,7 +160,8 @@ def score(
 
 
 def judge(job: dict[str, Any]) -> str:
-    """Check one mutant. `job`: text, strict and scenarios (launch, data, digests), as JSON data.
+    """Check one mutant. `job`: text, strict and scenarios (launch, data, digests,
+    max_instructions), as JSON data.
 
     Returns: the code by which it was noticed, or "".
     """
@@ -170,6 +173,7 @@ def judge(job: dict[str, Any]) -> str:
                 report = check(
                     job["text"], launch, data, strict=job["strict"], on_race="raise",
                     schedules=(schedule,), seeds=(seed,),
+                    max_instructions=scenario["max_instructions"],
                 )  # fmt: skip
             except HazardError as error:
                 return _code_of(error)
@@ -198,8 +202,10 @@ def _baseline(text: str, scenario: Scenario, strict: bool) -> _Baseline:
     coverage = Coverage()
     for schedule, seed in TURNS:
         run(text, scenario.launch, dict(scenario.data), Options(schedule, seed), coverage)
+    most = max(r.num_instructions for r in report.runs)
     job = {
         "launch": scenario.launch.to_json(), "digests": _digests(report.outputs),
+        "max_instructions": PATIENCE * most,
         "data": {k: base64.b64encode(v).decode() for k, v in scenario.data.items()},
     }  # fmt: skip
     every = range(1, text.count("\n") + 2)

@@ -2,7 +2,8 @@
 
 tests/litmus/NAME.json holds the launch (and in `before` one that runs first), the code that the
 checker must report (`code`; those in `also` may come with it), whether only strict checking does
-(`strict_only`), and what the fixed form computes (`result`: buffers that must end up equal).
+(`strict_only`), what the fixed form computes (`result`: buffers that must end up equal), and after how many
+instructions a run is given up (`max_instructions`).
 NAME.bug.ptx and NAME.ok.ptx are the pair. trap_NAME.ptx is a kernel that a hasty checker would
 flag; it has no error by default, and with `strict_clean` no finding under strict.
 """
@@ -61,5 +62,6 @@ def cases() -> tuple[Litmus, ...]:
 def checked(case: Litmus, form: str, strict: bool) -> Report:
     """What the checker says of a form, under all schedules."""
     return check(
-        case.text(form), case.launches, strict=strict, outputs=tuple(case.buffers)
+        case.text(form), case.launches, strict=strict, outputs=tuple(case.buffers),
+        max_instructions=case.facts.get("max_instructions", 1_000_000),
     )  # fmt: skip

@@ -97,6 +97,7 @@ def check(
     outputs: Sequence[str] | None = None,
     max_seconds: float | None = None,
     resident_clusters: int = 1,
+    max_instructions: int = Options.max_instructions,
 ) -> Report:
     """Run `launch` of `ptx` under every schedule and compare the results.
 
@@ -107,8 +108,8 @@ def check(
     uninitialized_memory: nan (poison, and reads of it are reported) or zero (neither).
     out_of_bounds_reads: raise, or uninitialized (global reads outside of buffers give poison).
     outputs: buffers to compare, None = all whose role is not in. max_seconds: where it is over,
-    the run at hand stops (if races are detected) and no further one begins. resident_clusters: as
-    in Options.
+    the run at hand stops (if races are detected) and no further one begins. resident_clusters,
+    max_instructions: as in Options.
 
     Raises: ArgumentError, LaunchError, PtxError; HazardError if on_race is raise.
     """
@@ -118,6 +119,7 @@ def check(
     plan = _Plan(
         ptx, launches, buffers or {}, strict, exact, detect_races, on_race,
         uninitialized_memory == "nan", out_of_bounds_reads == "raise", resident_clusters,
+        max_instructions,
         None if max_seconds is None else began + max_seconds,
     )  # fmt: skip
     names = outputs if outputs is not None else plan.outputs()
@@ -161,6 +163,7 @@ class _Plan:
     poison: bool
     bounds: bool
     resident_clusters: int
+    max_instructions: int
     deadline: float | None
 
     def outputs(self) -> tuple[str, ...]:
@@ -183,7 +186,9 @@ class _Plan:
             reporter = checker.reporter
             roles = {b.name: b.role for n in self.launches for b in n.buffers}
             checker.memories.read_only = {name for name, role in roles.items() if role == "in"}
-        options = Options(schedule, seed, self.exact, self.resident_clusters)
+        options = Options(
+            schedule, seed, self.exact, self.resident_clusters, self.max_instructions
+        )
         device = EmulatorDevice(options, checker)
         if not self.bounds:
             device.memory = LenientMemory(track=checker is not None, on_miss=checker)

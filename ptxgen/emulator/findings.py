@@ -162,6 +162,10 @@ CODES: dict[str, CodeInfo] = {
         _E, _E, "memory of an earlier kernel is used without griddepcontrol.wait",
         "execute griddepcontrol.wait before the first such access",
     ),
+    "ENDLESS-LOOP": CodeInfo(
+        _E, _E, "more instructions were executed than the run may take",
+        "see what the loop's end depends on, or raise max_instructions",
+    ),
     "FAULT": CodeInfo(_E, _E, "execution stopped with another fault", "see the message"),
 }  # fmt: skip
 
