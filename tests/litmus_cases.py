@@ -2,8 +2,8 @@
 
 tests/litmus/NAME.json holds the launch (and in `before` one that runs first), the code that the
 checker must report (`code`; those in `also` may come with it), whether only strict checking does
-(`strict_only`), what the fixed form computes (`result`: buffers that must end up equal), and after how many
-instructions a run is given up (`max_instructions`).
+(`strict_only`), what the fixed form computes (`result`: buffers that must end up equal), and after
+how many instructions a run is given up (`max_instructions`).
 NAME.bug.ptx and NAME.ok.ptx are the pair. trap_NAME.ptx is a kernel that a hasty checker would
 flag; it has no error by default, and with `strict_clean` no finding under strict.
 """

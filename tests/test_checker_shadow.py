@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ptxgen.emulator.checker_agents import Agent
+from ptxgen.emulator.checker_kernels import Kernels
 from ptxgen.emulator.checker_order import View
 from ptxgen.emulator.checker_races import Races
 from ptxgen.emulator.checker_report import Reporter
@@ -45,7 +46,7 @@ class Memory:
             agent.alive = FULL
         self.shadow = Shadow(Table(), 4096)
         self.reporter = Reporter(False)
-        self.races = Races(self.reporter)
+        self.races = Races(self.reporter, Kernels())
 
     def touch(self, warp: int, what: Access) -> Record:
         agent = self.agents[warp]

@@ -16,6 +16,7 @@ from ptxgen.emulator.checker_barriers import Barriers
 from ptxgen.emulator.checker_exits import Exits
 from ptxgen.emulator.checker_faults import current_line
 from ptxgen.emulator.checker_flags import Flags
+from ptxgen.emulator.checker_kernels import Kernels
 from ptxgen.emulator.checker_memories import Memories
 from ptxgen.emulator.checker_operations import Operations
 from ptxgen.emulator.checker_order import View
@@ -63,7 +64,8 @@ class Checker(Observer):
         `deadline`, on time.perf_counter's clock, ends the run by OutOfTimeError."""
         self.reporter = Reporter(strict, on_race)
         self.strict = strict
-        self.races = Races(self.reporter, uninitialised)
+        self.kernels = Kernels()
+        self.races = Races(self.reporter, self.kernels, uninitialised)
         self.barriers = Barriers(self.reporter)
         self.memories = Memories()
         self.exits = Exits(self.reporter)
@@ -75,13 +77,10 @@ class Checker(Observer):
         self.agents: dict[tuple[int, int], Agent] = {}
         self.domains: dict[int, Domain] = {}
         """Of every resident CTA, its cluster's."""
-        self.kernel = 0
         self.machine: Any = None
         self.zeros = zeros
         self._deadline = deadline
         self._events = 0
-        self.lets_dependents_in = False
-        """The current kernel has executed griddepcontrol.launch_dependents."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -99,11 +98,9 @@ class Checker(Observer):
     def on_kernel(self, kind: str, entry: str, num_ctas: int, num_warps: int) -> None:
         """A kernel begins or ends."""
         if kind == "start":
-            self.kernel += 1
-            if not self.lets_dependents_in:
+            if self.kernels.begin():
                 self.memories.forget_global()
                 self.flags.forget()
-            self.lets_dependents_in = False
         else:
             self._drop_clusters(set(self.domains))
         self.registers.on_kernel(kind, self.machine)
@@ -188,7 +185,7 @@ class Checker(Observer):
             record = Record(
                 access.kind, access.proxy, "", agent, origin, access,
                 ((agent.first + clocks.ACCESSES, agent.mark()),), strong=strong,
-                kernel=self.kernel,
+                kernel=self.kernels.current,
             )  # fmt: skip
             region = shadow.region(access)
             view = View(agent, lanes, agent.clock_of(lanes))
@@ -256,10 +253,10 @@ class Checker(Observer):
             milestones = tuple(
                 (a.first + clocks.WGMMA, v) for a, v in zip(group, values, strict=True)
             )
-            records = self.operations.wgmma(operation, agent, milestones, self.kernel)
+            records = self.operations.wgmma(operation, agent, milestones, self.kernels.current)
         else:
             views = (View(agent, lanes, agent.clock_of(lanes)),)
-            records = self.operations.records(operation, agent, self.kernel)
+            records = self.operations.records(operation, agent, self.kernels.current)
         for record in records:
             access = record.access
             shadow = self.memories.shadow(access)
@@ -337,9 +334,10 @@ class Checker(Observer):
         agent = self.agents[origin.cta, origin.warp]
         if event.barrier == "grid":
             if event.kind == "wait":
+                self.kernels.wait()
                 agent.learn(origin.lanes, clocks.GRID, 1)
             else:
-                self.lets_dependents_in = True
+                self.kernels.let_dependents_in(agent.clock_of(origin.lanes).get(clocks.GRID) > 0)
         elif event.barrier == "warp":
             if event.kind == "arrive":
                 agent.synchronise(origin.lanes)
@@ -380,4 +378,6 @@ class Checker(Observer):
         """Tensor memory was allocated or freed."""
         agent = self.agents[origin.cta, origin.warp]
         self.exits.tensor_memory(origin, kind, column, num_columns)
-        self.tensor.allocated_or_freed(origin, agent, kind, column, num_columns, self.kernel)
+        self.tensor.allocated_or_freed(
+            origin, agent, kind, column, num_columns, self.kernels.current
+        )

@@ -4,6 +4,7 @@ import numpy as np
 
 from ptxgen.emulator import clocks
 from ptxgen.emulator.checker_classification import classify, is_relaxed, stores_again
+from ptxgen.emulator.checker_kernels import Kernels
 from ptxgen.emulator.checker_order import (
     BY_LANE,
     UNORDERED,
@@ -23,8 +24,9 @@ from ptxgen.emulator.tcgen_frontier import check_frontier, is_pipelined
 class Races:
     """Checks accesses against a shadow and enters them."""
 
-    def __init__(self, reporter: Reporter, uninitialised: bool = True) -> None:
+    def __init__(self, reporter: Reporter, kernels: Kernels, uninitialised: bool = True) -> None:
         self.reporter = reporter
+        self.kernels = kernels
         self.uninitialised = uninitialised
         """Report reads of memory that nothing wrote."""
         self.num_writes = 0
@@ -157,20 +159,27 @@ class Races:
             check_frontier(self.reporter, earlier, later, views)
 
     def _dependent(self, earlier: Record, later: Record, views: Views) -> None:
-        """The earlier access belongs to an earlier kernel that let this one start early."""
+        """The earlier access belongs to an earlier kernel, which may not be over."""
         view = views[0]
-        if view.clock.knows(view.agent.domain, clocks.GRID, 1):
+        waited = view.clock.knows(view.agent.domain, clocks.GRID, 1)
+        if self.kernels.is_over(earlier.kernel, waited):
             return
         if self.reporter.repeats("DEPENDENT-LAUNCH", later.origin.line, earlier.origin.line):
             return
         first, size = overlap(earlier.access, later.access)
         name = self.reporter.bytes_name(later.access.space, later.access.owner, first, size)
+        distance = later.kernel - earlier.kernel
+        who = "the kernel before it" if distance == 1 else f"the kernel {distance} launches before"
+        why, fix = "it executed griddepcontrol.launch_dependents", ""
+        if waited:
+            why = "none of the kernels in between has waited for it"
+            fix = "execute griddepcontrol.wait in every kernel of the chain, too"
         self.reporter.add(
             "DEPENDENT-LAUNCH",
             f"`{self.reporter.brief(later.origin.line)}` by {warps_text(later.origin)} touches "
-            f"{name}, which the kernel before it may still use: it executed "
-            "griddepcontrol.launch_dependents",
+            f"{name}, which {who} may still use: {why}",
             later.origin, other=earlier.origin, access=later.access, addresses=(first, size),
+            fix=fix,
         )  # fmt: skip
 
     def _race(self, earlier: Record, later: Record, views: Views) -> None:

@@ -184,11 +184,10 @@ class _Plan:
                 zeros=not self.poison, deadline=self.deadline,
             )  # fmt: skip
             reporter = checker.reporter
-            roles = {b.name: b.role for n in self.launches for b in n.buffers}
-            checker.memories.read_only = {name for name, role in roles.items() if role == "in"}
-        options = Options(
-            schedule, seed, self.exact, self.resident_clusters, self.max_instructions
-        )
+            written = set(self.outputs())
+            known = {b.name for n in self.launches for b in n.buffers}
+            checker.memories.read_only = known - written
+        options = Options(schedule, seed, self.exact, self.resident_clusters, self.max_instructions)
         device = EmulatorDevice(options, checker)
         if not self.bounds:
             device.memory = LenientMemory(track=checker is not None, on_miss=checker)
