@@ -4,6 +4,7 @@ import hashlib
 from functools import lru_cache
 
 from ptxgen.emulator.addresses import RESERVED_SCRATCH, STATIC_SMEM_OFFSET
+from ptxgen.emulator.faults import UNFORESEEN, unforeseen
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.program import Program
 from ptxgen.errors import UnknownInstructionError
@@ -27,7 +28,7 @@ def parse_cached(text: str) -> Module:
 def load_image(text: str, launch: Launch, observer: Observer | None = None) -> "Image":
     """The image of a text for a launch; kept, since compiled versions belong to it.
 
-    Raises: PtxSyntaxError, LaunchError for an entry that is not there.
+    Raises: PtxSyntaxError, EmulationError, LaunchError for an entry that is not there.
     """
     x, y, z = launch.cta_threads
     linear = x % 32 == 0 or (y == 1 and z == 1)
@@ -38,7 +39,11 @@ def load_image(text: str, launch: Launch, observer: Observer | None = None) -> "
     if found is None:
         if len(_images) >= _MAX_IMAGES:
             del _images[next(iter(_images))]
-        found = _images[key] = Image(parse_cached(text), launch, linear, level)
+        module = parse_cached(text)
+        try:
+            found = _images[key] = Image(module, launch, linear, level)
+        except UNFORESEEN as error:
+            raise unforeseen(error) from error
     return found
 
 

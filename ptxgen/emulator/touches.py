@@ -61,7 +61,7 @@ def register_sets(flow: "Flow", instruction: Instruction) -> tuple[int, int]:
         found = 0
         if isinstance(operand, Vector):
             for name in registers_in(operand):
-                found |= 1 << flow.number[name]
+                found |= 1 << flow.number[name] if name in flow.number else 0
         sets.append(found)
     return sets[0], sets[1]
 
