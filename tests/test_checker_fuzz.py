@@ -34,9 +34,8 @@ def test_a_garbled_kernel_is_checked_or_refused(kernel: Litmus, data: st.DataObj
             text[:start] + new + text[end:], kernel.launches, schedules=("lazy",),
             max_instructions=20_000,
         )  # fmt: skip
-    except (PtxError, LaunchError) as error:
-        assert str(error)
-    else:
-        (run,) = report.runs
-        assert not run.error or report.findings
+    except (PtxError, LaunchError):
+        return
+    (run,) = report.runs
+    assert not run.error or report.findings
     assert time.perf_counter() - began < SECONDS
