@@ -10,6 +10,9 @@ from ptxgen.errors import ConfigError
 
 C = TypeVar("C", bound=Any)
 
+GRIDS_KEPT = 8
+"""Grids of configs that a kernel remembers: problems of one kind have the same."""
+
 
 def check_values(config: Any, allowed: Mapping[str, Collection[Any]], beside: str = "") -> None:
     """Refuse fields outside their range. beside: what the ranges depend on, for the message.
@@ -92,6 +95,16 @@ def refusal_of(config: Any) -> ConfigError | None:
     except ConfigError as error:
         return error
     return None
+
+
+def filled_swizzles(a: str, k: int) -> tuple[int, ...]:
+    """Swizzles whose rows K fills: 128 bytes, and narrower ones where a wider is half empty.
+
+    Rows that are narrower than K fills only cost: more k-tiles, boxes and barriers for the same
+    bytes.
+    """
+    k_bytes = k * dtype(a).bytes
+    return tuple(width for width in (128, 64, 32) if width == 128 or k_bytes <= width)
 
 
 def with_refusal(config: C) -> tuple[C, str | None]:

@@ -9,13 +9,19 @@ Source of the constants: benchmarks/peers/h200.json (sustained wgmma and copy ra
 DeepGEMM's heuristics for SM90 (bytes per clock of L2 and shared memory).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
+from ptxgen.operand_buffers import RASTER_M_TILES
 from ptxgen.problem import PROMOTION_K, Gemm
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 SUSTAINED_MMA = 0.865
 """Share of the published Tensor Core rate that remains at full power."""
@@ -82,131 +88,172 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """What one CTA does for one tile."""
+class Traits:
+    """What the model looks at in configs, as arrays with one element for each of them."""
 
-    compute_s: float
-    k_bytes_a: float
-    """Bytes of A that it takes from the L2, multicast counted once per cluster."""
-    k_bytes_b: float
-    ring_bytes: float
-    """Bytes of loads in flight."""
+    tile_m: "Array"
+    tile_n: "Array"
+    tile_k: "Array"
+    stages: "Array"
+    stage_bytes: "Array"
+    cluster_m: "Array"
+    cluster_n: "Array"
+    split_k: "Array"
+    """CTAs that share the k-tiles of one tile."""
+    box_row_bytes: "Array"
+    """Bytes that TMA writes to shared memory at once."""
+    mma_rows: "Array"
+    """Rows of one MMA in one CTA, which read the tile of B once."""
+    exposed_promotion: "Array"
+    """Share of a promotion that no other warpgroup's MMA hides."""
+    exposed_epilogue: "Array"
+    """Share of the epilogue that no other tile's main loop hides."""
+
+    @classmethod
+    def of(cls, configs: Sequence[Any]) -> "Traits":
+        """Those of any kernel's configs, with tile, stages, cluster and swizzle."""
+        import numpy as np  # most commands do without
+
+        rows = [_traits(config) for config in configs]
+        kinds = [np.int64] * (len(rows[0]) - 2) + [np.float64] * 2
+        columns = zip(zip(*rows, strict=True), kinds, strict=True)
+        return cls(*(np.array(column, kind) for column, kind in columns))
+
+
+def _traits(config: Any) -> tuple[float, ...]:
+    hopper = hasattr(config, "warpgroups")
+    promotion = EXPOSED_PROMOTION[getattr(config, "warpgroups", 2)]
+    if getattr(config, "overlaps_promotion", False):
+        promotion = OVERLAPPED_PROMOTION
+    overlaps = getattr(config, "store", "") == "deferred" or getattr(config, "accumulators", 1) > 1
+    return (
+        config.tile_m, config.tile_n, config.tile_k, config.stages, config.stage_bytes,
+        config.cluster_m, config.cluster_n, getattr(config, "split_k", 1),
+        config.swizzle_bytes or UNSWIZZLED_ROW_BYTES, MMA_M if hopper else TCGEN05_M,
+        promotion, OVERLAPPED_EPILOGUE if overlaps else 1.0,
+    )  # fmt: skip
 
 
 def estimate(problem: Gemm, config: Any, gpu: GpuModel) -> Cost:
-    """Cost of `config` (any kernel's, with tile, stages, cluster and swizzle) for `problem`.
+    """Cost of `config` (any kernel's, with tile, stages, cluster and swizzle) for `problem`."""
+    return estimates(problem, Traits.of([config]), gpu)[0]
 
-    A config may have split_k: CTAs that share the k-tiles of one tile.
-    """
-    split_k = int(getattr(config, "split_k", 1))
-    ctas = config.cluster_m * config.cluster_n
-    num_m = ceil(max(problem.m, 1) / (config.tile_m * config.cluster_m))
-    num_n = ceil(max(problem.n, 1) / (config.tile_n * config.cluster_n))
-    clusters = num_m * num_n * split_k
-    slots = max(1, gpu.num_sms // ctas)
-    tile = _tile(problem, config, gpu, split_k)
-    l2_bytes = clusters * ctas * (tile.k_bytes_a + tile.k_bytes_b)
-    dram_bytes = _dram_bytes(problem, config, gpu, num_m, num_n, slots)
 
-    def wave(count: int) -> tuple[float, float, float]:
-        """(compute, L2, DRAM) seconds of `count` clusters side by side."""
-        sms = count * ctas
-        l2_rate = min(
+def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
+    """Cost of each config for `problem`."""
+    import numpy as np
+
+    t, ctas = traits, traits.cluster_m * traits.cluster_n
+    num_m = _ceil(max(problem.m, 1), t.tile_m * t.cluster_m)
+    num_n = _ceil(max(problem.n, 1), t.tile_n * t.cluster_n)
+    clusters = num_m * num_n * t.split_k
+    slots = np.maximum(1, gpu.num_sms // ctas)
+    k_tiles = _ceil(_ceil(problem.k, t.tile_k), t.split_k)
+    compute_s = _tile_s(problem, t, gpu, k_tiles)
+    row_bytes = k_tiles * t.tile_k * dtype(problem.a).bytes
+    # What one CTA takes from the L2, multicast counted once per cluster.
+    k_bytes = t.tile_m * row_bytes / t.cluster_n + t.tile_n * row_bytes / t.cluster_m
+    l2_bytes = clusters * ctas * k_bytes
+    dram_bytes = _dram_bytes(problem, t, gpu, num_m, num_n, slots)
+
+    def wave(count: "Array") -> "Array":
+        """Compute, L2 and DRAM seconds of `count` clusters side by side."""
+        sms = np.maximum(count, 1) * ctas
+        l2_rate = np.minimum(
             L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS),
             sms * L2_BYTES_PER_CLOCK * CLOCK_HZ,
         )
-        dram_rate = min(
-            gpu.dram_gbytes_per_s * 1e9 * SUSTAINED_DRAM,
-            sms * min(L2_BYTES_PER_CLOCK * CLOCK_HZ, tile.ring_bytes / DRAM_LATENCY_S),
+        in_flight = np.minimum(
+            L2_BYTES_PER_CLOCK * CLOCK_HZ, t.stages * t.stage_bytes / DRAM_LATENCY_S
         )
+        dram_rate = np.minimum(gpu.dram_gbytes_per_s * 1e9 * SUSTAINED_DRAM, sms * in_flight)
         share = count / clusters
-        return tile.compute_s, share * l2_bytes / l2_rate, share * dram_bytes / dram_rate
+        return np.array([compute_s, share * l2_bytes / l2_rate, share * dram_bytes / dram_rate])
 
-    full, rest = divmod(clusters, slots)
-    # (how many waves, seconds of one): all full waves are alike.
-    parts = [(count, wave(size)) for count, size in ((full, slots), (1, rest)) if count and size]
-    total = LAUNCH_S + sum(count * max(part) for count, part in parts)
-    even = clusters / slots if full else 1.0
-    names = ("issue", "l2", "dram")
-    slowest = max(zip(parts[0][1], names, strict=True))[1]
-    return Cost(
-        total=total + _reduction_s(problem, split_k, gpu),
-        launch=LAUNCH_S,
-        issue=even * tile.compute_s,
-        wave=max(0.0, full + bool(rest) - even) * tile.compute_s,
-        l2=sum(count * part[1] for count, part in parts),
-        dram=sum(count * part[2] for count, part in parts),
-        bound=slowest,
-        num_tiles=clusters * ctas,
-        waves=clusters / slots,
+    full, rest = np.divmod(clusters, slots)
+    parted = rest > 0
+    waves, last = wave(slots), wave(rest)  # all full waves are alike
+    total = LAUNCH_S + (full * waves.max(axis=0) + parted * last.max(axis=0))
+    even = np.where(full > 0, clusters / slots, 1.0)
+    first = np.where(full > 0, waves, last)
+    sums = full * waves + parted * last
+    columns = (
+        total + _reduction_s(problem, t, gpu),
+        even * compute_s,
+        np.maximum(0.0, full + parted - even) * compute_s,
+        sums[1],
+        sums[2],
+        first[_TERMS_FIRST].argmax(axis=0),
+        clusters * ctas,
+        clusters / slots,
     )
+    return [
+        Cost(total, LAUNCH_S, issue, rest, l2, dram, _TERMS[_TERMS_FIRST[slowest]], tiles, waves)
+        for total, issue, rest, l2, dram, slowest, tiles, waves in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
 
 
-def _overlaps_epilogue(config: Any) -> bool:
-    """Whether a tile of D is stored while the next one is computed."""
-    return getattr(config, "store", "") == "deferred" or getattr(config, "accumulators", 1) > 1
+_TERMS = ("issue", "l2", "dram")
+_TERMS_FIRST = [1, 0, 2]
+"""Which of them is named first if two take equally long."""
 
 
-def _tile(problem: Gemm, config: Any, gpu: GpuModel, split_k: int) -> _Tile:
-    kind = dtype(problem.a)
-    k_tiles = ceil(ceil(problem.k / config.tile_k) / split_k)
-    k = k_tiles * config.tile_k
+def _ceil(count: Any, size: Any) -> Any:
+    """How many parts of `size` cover `count`."""
+    return -(-count // size)
+
+
+def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array":
+    """Seconds of one tile's main loop and of what is left of its epilogue."""
+    import numpy as np
+
+    kind, k = dtype(problem.a), k_tiles * t.tile_k
     rate = gpu.fp8_tflops if kind.bytes == 1 else gpu.bf16_tflops
-    mma_s = 2 * config.tile_m * config.tile_n * k / (rate * 1e12 * SUSTAINED_MMA / gpu.num_sms)
+    mma_s = 2 * t.tile_m * t.tile_n * k / (rate * 1e12 * SUSTAINED_MMA / gpu.num_sms)
     # An MMA reads its rows of A once and B once; TMA writes both once.
-    blocks = config.tile_m / (MMA_M if hasattr(config, "warpgroups") else TCGEN05_M)
     row_bytes = k * kind.bytes
-    read = (config.tile_m + blocks * config.tile_n) * row_bytes / SMEM_BYTES_PER_CLOCK
-    box_row_bytes = config.swizzle_bytes or UNSWIZZLED_ROW_BYTES
-    written = (config.tile_m + config.tile_n) * row_bytes / box_row_bytes
-    smem_s = (read + written) / CLOCK_HZ
-    stage_bytes = config.stage_bytes
-    in_flight = max(config.stages - 1, 0.5)
-    ring_s = k_tiles * DRAM_LATENCY_S / in_flight
-    compute_s = max(mma_s, smem_s, ring_s)
-    if config.cluster_m * config.cluster_n > 1:
-        compute_s += k_tiles * CLUSTER_CLOCKS_PER_K_TILE / CLOCK_HZ
+    read = (t.tile_m + t.tile_m / t.mma_rows * t.tile_n) * row_bytes / SMEM_BYTES_PER_CLOCK
+    written = (t.tile_m + t.tile_n) * row_bytes / t.box_row_bytes
+    ring_s = k_tiles * DRAM_LATENCY_S / np.maximum(t.stages - 1, 0.5)
+    compute_s = np.maximum(np.maximum(mma_s, (read + written) / CLOCK_HZ), ring_s)
+    waits = t.cluster_m * t.cluster_n > 1
+    compute_s = compute_s + waits * (k_tiles * CLUSTER_CLOCKS_PER_K_TILE / CLOCK_HZ)
     if problem.accumulate == "promoted":
-        additions = config.tile_m * config.tile_n * ceil(k / PROMOTION_K)
-        exposed = EXPOSED_PROMOTION.get(getattr(config, "warpgroups", 2), 0.45)
-        if getattr(config, "overlaps_promotion", False):
-            exposed = OVERLAPPED_PROMOTION
-        compute_s += exposed * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
-    d_bytes = config.tile_m * config.tile_n * dtype(problem.d).bytes
+        additions = t.tile_m * t.tile_n * _ceil(k, PROMOTION_K)
+        compute_s = compute_s + t.exposed_promotion * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
+    d_bytes = t.tile_m * t.tile_n * dtype(problem.d).bytes
     epilogue_s = (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
-    overlapped = _overlaps_epilogue(config)
-    compute_s += epilogue_s * (OVERLAPPED_EPILOGUE if overlapped else 1.0)
-    return _Tile(
-        compute_s,
-        config.tile_m * row_bytes / config.cluster_n,
-        config.tile_n * row_bytes / config.cluster_m,
-        config.stages * stage_bytes,
-    )
+    tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue
+    return tile_s
 
 
 def _dram_bytes(
-    problem: Gemm, config: Any, gpu: GpuModel, num_m: int, num_n: int, slots: int
-) -> float:
+    problem: Gemm, t: Traits, gpu: GpuModel, num_m: "Array", num_n: "Array", slots: "Array"
+) -> "Array":
     """Bytes that leave the L2: A and B as often as they must be read again, and D.
 
     Tiles are walked in groups of rows; the A of a group stays in the L2 if half of it can hold
     that, and B is read once for each group unless it stays too.
     """
+    import numpy as np
+
     a_bytes = problem.m * problem.k * dtype(problem.a).bytes
     b_bytes = problem.n * problem.k * dtype(problem.b).bytes
     d_bytes = problem.m * problem.n * dtype(problem.d).bytes
     room = gpu.l2_bytes / 2
-    group = max(1, min(num_m, int(getattr(config, "raster_m_tiles", 8)) // config.cluster_m or 1))
-    groups = ceil(num_m / group)
-    group_bytes = min(1.0, group / num_m) * a_bytes
-    b_reads = 1 if b_bytes <= room else groups
-    a_reads = 1 if group_bytes <= room else ceil(num_n * group / slots)
-    return float(a_reads * a_bytes + b_reads * b_bytes + d_bytes)
+    group = np.maximum(1, np.minimum(num_m, np.maximum(1, RASTER_M_TILES // t.cluster_m)))
+    group_bytes = np.minimum(1.0, group / num_m) * a_bytes
+    b_reads = 1 if b_bytes <= room else _ceil(num_m, group)
+    a_reads = np.where(group_bytes <= room, 1, _ceil(num_n * group, slots))
+    nbytes: Array = a_reads * float(a_bytes) + b_reads * float(b_bytes) + d_bytes
+    return nbytes
 
 
-def _reduction_s(problem: Gemm, split_k: int, gpu: GpuModel) -> float:
+def _reduction_s(problem: Gemm, t: Traits, gpu: GpuModel) -> "Array":
     """Adding up the partial sums of split_k CTAs, which pass through the L2 in FP32."""
-    if split_k == 1:
-        return 0.0
-    nbytes = 2 * split_k * problem.m * problem.n * 4
-    return 1e-6 + nbytes / (L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS))
+    nbytes = 2.0 * t.split_k * problem.m * problem.n * 4
+    rate = L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS)
+    seconds: Array = (t.split_k > 1) * (1e-6 + nbytes / rate)
+    return seconds

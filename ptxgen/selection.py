@@ -5,13 +5,14 @@ the GPU. Without a measurement the cost model ranks the legal configs.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from ptxgen.cost_model import Cost, estimate
+from ptxgen.config_rules import filled_swizzles
+from ptxgen.cost_model import Cost, Traits, estimate, estimates
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
@@ -168,6 +169,12 @@ def explain(
     """
     gpu = gpu_model(device) if isinstance(device, str) else device
     ranked, refused = _rank(problem, gpu)
+    module = kernel_for(problem, gpu.arch)
+    filled = filled_swizzles(problem.a, problem.k)
+    narrow = [s for s in getattr(module, "SWIZZLES", ()) if s not in filled]
+    why = f"legal, but K={problem.k} fills wider rows of shared memory; try swizzle={filled[-1]}"
+    for config, reason in _grid(module, problem, gpu, narrow) if narrow else ():
+        refused.append(Refused(config, reason or why))
     return Explanation(choice(problem, gpu, environment=environment), tuple(ranked), tuple(refused))
 
 
@@ -280,12 +287,29 @@ def _config(module: ModuleType, problem: Gemm, row: Row) -> Any:
 
 
 def _rank(problem: Gemm, gpu: GpuModel) -> tuple[list[Ranked], list[Refused]]:
+    """Configs whose swizzle K fills: the legal ones, the best predicted first, and the others."""
     module = kernel_for(problem, gpu.arch)
-    ranked, refused = [], []
-    for config, reason in module.configs(problem, **target_fields(module, gpu.arch)):
+    legal, refused = [], []
+    for config, reason in _grid(module, problem, gpu, filled_swizzles(problem.a, problem.k)):
         if reason is None:
-            ranked.append(Ranked(config, estimate(problem, config, gpu)))
+            legal.append(config)
         else:
             refused.append(Refused(config, reason))
+    costs = estimates(problem, Traits.of(legal), gpu) if legal else []
+    ranked = [Ranked(config, cost) for config, cost in zip(legal, costs, strict=True)]
     ranked.sort(key=lambda r: (r.cost.total, -r.config.tile_n, str(r.config)))
     return ranked, refused
+
+
+def _grid(
+    module: ModuleType, problem: Gemm, gpu: GpuModel, swizzles: Sequence[int]
+) -> Iterator[tuple[Any, str | None]]:
+    """The kernel's configs for the problem with None or why they are refused.
+
+    swizzles: those of interest, if the kernel has a choice.
+    """
+    some = {"swizzles": swizzles} if hasattr(module, "SWIZZLES") else {}
+    found: Iterator[tuple[Any, str | None]] = module.configs(
+        problem, **target_fields(module, gpu.arch), **some
+    )
+    return found

@@ -188,3 +188,11 @@ def test_neighbours_are_legal_and_one_step_away(table: TuningTable) -> None:
         other.check()
         assert other != legal[0]
         assert abs(other.tile_n - legal[0].tile_n) <= 32
+
+
+@pytest.mark.parametrize(("k", "narrowest"), [(3344, 128), (64, 64), (32, 32)])
+def test_swizzles_narrower_than_k_fills_are_not_ranked(
+    table: TuningTable, k: int, narrowest: int
+) -> None:
+    ranked = selection.rank(replace(PROBLEM, k=k), H200)
+    assert min(r.config.swizzle_bytes for r in ranked) == narrowest

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import check_smem, check_values, first_legal, with_refusal
+from ptxgen.config_rules import GRIDS_KEPT, check_smem, check_values, first_legal, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_known, check_plain_epilogue, static_fields
@@ -481,13 +482,25 @@ def _num_tiles(problem: Gemm, tile_m: int, tile_n: int) -> int:
 def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
     base = default_config(problem, target=target)
-    for tile_m in (16, 32, 64, 128, 256):
-        for tile_n in (16, 32, 64, 128, 256):
-            for tile_k in base.k_tiles:
-                for warps_m, warps_n in ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2)):
-                    for stages in (3, 4, 6):
-                        config = replace(
-                            base, tile_m=tile_m, tile_n=tile_n, tile_k=tile_k,
-                            warps_m=warps_m, warps_n=warps_n, stages=stages,
-                        )  # fmt: skip
-                        yield with_refusal(config)
+    yield from _grid(
+        replace(base, tile_m=128, tile_n=128, tile_k=32, warps_m=2, warps_n=2, stages=4)
+    )
+
+
+@lru_cache(maxsize=GRIDS_KEPT)
+def _grid(base: Config) -> tuple[tuple[Config, str | None], ...]:
+    """The grid for what `base` says of formats, scales and widths of access, with verdicts."""
+    element_bytes = dtype(base.a).bytes
+    return tuple(
+        with_refusal(
+            replace(
+                base, tile_m=tile_m, tile_n=tile_n, tile_k=k_bytes // element_bytes,
+                warps_m=warps_m, warps_n=warps_n, stages=stages,
+            )
+        )
+        for tile_m in (16, 32, 64, 128, 256)
+        for tile_n in (16, 32, 64, 128, 256)
+        for k_bytes in TILE_K_BYTES
+        for warps_m, warps_n in ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
+        for stages in (3, 4, 6)
+    )  # fmt: skip

@@ -9,12 +9,13 @@ and emulates. Source: PTX ISA 9.0, "TensorCore 5th Generation Instructions"; for
 arXiv 2511.10909.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import check_tile_k, with_most_stages, with_refusal
+from ptxgen.config_rules import GRIDS_KEPT, check_tile_k, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, check_plain_epilogue, static_fields
@@ -159,22 +160,34 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     return config
 
 
-def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
+def configs(
+    problem: Gemm, target: str = TARGET, swizzles: Sequence[int] = SWIZZLES
+) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
-    base = default_config(problem, target=target)
-    for cta_group, cluster_m, cluster_n in CLUSTERS:
-        for tile_m in (64, 128):
-            for tile_n in range(8, 257, 8):
-                for swizzle_bytes in SWIZZLES:
-                    for scheduler in ("static", "clc"):
-                        config = replace(
-                            base, cta_group=cta_group, cluster_m=cluster_m, cluster_n=cluster_n,
-                            tile_m=tile_m, tile_n=tile_n, swizzle_bytes=swizzle_bytes,
-                            tile_k=(swizzle_bytes or 128) // dtype(problem.a).bytes,
-                            scheduler=scheduler,
-                        )  # fmt: skip
-                        config = with_most_stages(config, DEFAULT_STAGES)
-                        yield with_refusal(config)
+    base = replace(default_config(problem, target=target), tile_m=128, tile_n=128, stages=1)
+    yield from _grid(base, tuple(swizzles))
+
+
+@lru_cache(maxsize=GRIDS_KEPT)
+def _grid(base: Config, swizzles: tuple[int, ...]) -> tuple[tuple[Config, str | None], ...]:
+    """The grid for what `base` says of formats, scales, operands and D, with verdicts."""
+    return tuple(
+        with_refusal(
+            with_most_stages(
+                replace(
+                    base, cta_group=cta_group, cluster_m=cluster_m, cluster_n=cluster_n,
+                    tile_m=tile_m, tile_n=tile_n, swizzle_bytes=swizzle_bytes,
+                    tile_k=(swizzle_bytes or 128) // dtype(base.a).bytes, scheduler=scheduler,
+                ),
+                DEFAULT_STAGES,
+            )
+        )
+        for cta_group, cluster_m, cluster_n in CLUSTERS
+        for tile_m in (64, 128)
+        for tile_n in range(8, 257, 8)
+        for swizzle_bytes in swizzles
+        for scheduler in ("static", "clc")
+    )  # fmt: skip
 
 
 def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:

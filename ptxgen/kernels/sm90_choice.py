@@ -1,10 +1,11 @@
 """Which configuration of gemm_sm90 serves a problem: a default, and the grid of all."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from ptxgen.config_rules import first_legal, with_most_stages, with_refusal
+from ptxgen.config_rules import GRIDS_KEPT, first_legal, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK
 from ptxgen.kernels.agreement import check_known, static_fields
@@ -38,18 +39,21 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
             for store in _store_candidates(problem, chosen):
                 config = Config(**{**values, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
                 if "a_rows" not in chosen:
-                    config = with_few_rows(problem, config)
+                    config = with_few_rows(config, few_rows(problem.m))
                 yield config if "stages" in chosen else with_most_stages(config, MOST_STAGES)
 
     return first_legal(candidates())
 
 
-def with_few_rows(problem: Gemm, config: Config) -> Config:
-    """The config, with only the rows of A loaded that the problem has, if it can."""
-    few = next((rows for rows in (8, 16, 32) if problem.m <= rows), 0)
-    if config.tile_m != MMA_M or config.multicasts or not config.a_tile.k_major:
-        few = 0
-    return replace(config, a_rows=few)
+def few_rows(m: int) -> int:
+    """Rows of A that are loaded of a tile of 64 where the problem has no more; 0 = all."""
+    return next((rows for rows in (8, 16, 32) if m <= rows), 0)
+
+
+def with_few_rows(config: Config, rows: int) -> Config:
+    """The config, with only so many rows of A loaded if it can."""
+    can = config.tile_m == MMA_M and not config.multicasts and config.a_tile.k_major
+    return replace(config, a_rows=rows if can else 0)
 
 
 def _tile_n_candidates(problem: Gemm) -> list[int]:
@@ -71,23 +75,44 @@ def _store_candidates(problem: Gemm, chosen: dict[str, int | str]) -> list[int |
     return ["deferred", "tma"] if defers else ["tma"]
 
 
-def configs(problem: Gemm) -> Iterator[tuple[Config, str | None]]:
+def configs(
+    problem: Gemm, swizzles: Sequence[int] = SWIZZLES
+) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
-    base = default_config(problem)
-    stores = _store_candidates(problem, {})
+    base = replace(
+        default_config(problem), tile_m=64, tile_n=8, warpgroups=1, stages=1,
+        a_rows=few_rows(problem.m),
+    )  # fmt: skip
+    stores = tuple(map(str, _store_candidates(problem, {})))
+    yield from _grid(base, stores, tuple(swizzles))
+
+
+@lru_cache(maxsize=GRIDS_KEPT)
+def _grid(
+    base: Config, stores: tuple[str, ...], swizzles: tuple[int, ...]
+) -> tuple[tuple[Config, str | None], ...]:
+    """The grid for what `base` says of formats and scales, with verdicts."""
+    fields = {name: getattr(base, name) for name in base.__dataclass_fields__}
     shapes = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)]
+    most: dict[tuple[object, ...], int] = {}  # stages do not depend on who shares tiles
+    found = []
     for tile_m, tile_n, warpgroups, shape, swizzle_bytes in itertools.product(
-        (64, 128, 192, 256), range(8, 257, 8), (1, 2), shapes, SWIZZLES
+        (64, 128, 192, 256), range(8, 257, 8), (1, 2), shapes, swizzles
     ):
         cluster_m, cluster_n, split_k = shape
-        for store in ["global"] if split_k > 1 else stores:
-            config = with_most_stages(
-                replace(
-                    base, tile_m=tile_m, tile_n=tile_n, warpgroups=warpgroups,
-                    tile_k=(swizzle_bytes or 128) // dtype(problem.a).bytes,
-                    cluster_m=cluster_m, cluster_n=cluster_n, split_k=split_k,
-                    swizzle_bytes=swizzle_bytes, store=str(store),
-                ),
-                MAX_STAGES if tile_m == 64 else MOST_STAGES,
-            )  # fmt: skip
-            yield with_refusal(with_few_rows(problem, config))
+        for store in ("global",) if split_k > 1 else stores:
+            fields |= {
+                "tile_m": tile_m, "tile_n": tile_n, "warpgroups": warpgroups,
+                "tile_k": (swizzle_bytes or 128) // dtype(base.a).bytes,
+                "cluster_m": cluster_m, "cluster_n": cluster_n, "split_k": split_k,
+                "swizzle_bytes": swizzle_bytes, "store": store,
+            }  # fmt: skip
+            ring = (tile_m, tile_n, warpgroups, swizzle_bytes, store == "global", split_k > 1)
+            if ring not in most:
+                limit = MAX_STAGES if tile_m == 64 else MOST_STAGES
+                most[ring] = with_most_stages(Config(**fields), limit).stages
+            config = Config(**{**fields, "stages": most[ring]})
+            found.append(
+                with_refusal(with_few_rows(config, base.a_rows) if base.a_rows else config)
+            )
+    return tuple(found)
