@@ -47,14 +47,10 @@ class PreparedCall:
         image: str | bytes,
         *,
         template_lines: Sequence[str] | None = None,
-        overlap_previous: bool = False,
     ) -> None:
         """`image`: PTX text or a cubin that has the entry `launch.entry`.
 
         template_lines: for each PTX line, the template line that printed it, for messages.
-
-        overlap_previous: programmatic dependent launch: the kernel may start before the one
-        before it on the stream ends, and must wait by itself (griddepcontrol.wait).
 
         Raises: LaunchError, AssemblyError, DriverError.
         """
@@ -71,7 +67,7 @@ class PreparedCall:
             self.kernel = self.module.kernel(launch.entry)
             check_launch(launch, self.kernel, self.block.sizes, device.properties.smem_bytes)
             _set_attributes(self._driver, launch, self.kernel)
-            self._config, self._attributes = _configuration(self._driver, launch, overlap_previous)
+            self._config, self._attributes = _configuration(self._driver, launch)
             _check_cluster(self._driver, launch, self.kernel, self._config)
 
     def __call__(self, addresses: Mapping[str, int] | Sequence[int], stream: Any = None) -> None:
@@ -162,7 +158,7 @@ def _set_attributes(driver: Any, launch: Launch, kernel: Kernel) -> None:
         check("cuFuncSetAttribute", result, f"{which.name}={value} for {describe_launch(launch)}")
 
 
-def _configuration(driver: Any, launch: Launch, overlap_previous: bool) -> tuple[Any, list[Any]]:
+def _configuration(driver: Any, launch: Launch) -> tuple[Any, list[Any]]:
     """(CUlaunchConfig, the attributes that it refers to)."""
     config = driver.CUlaunchConfig()
     # cuLaunchKernelEx counts the grid in CTAs, as we do; cuda.core counts it in clusters.
@@ -178,7 +174,7 @@ def _configuration(driver: Any, launch: Launch, overlap_previous: bool) -> tuple
         dim = cluster.value.clusterDim
         dim.x, dim.y, dim.z = launch.cluster_ctas
         attributes.append(cluster)
-    if overlap_previous:
+    if launch.overlaps_previous:
         overlap = driver.CUlaunchAttribute()
         overlap.id = identifier.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         overlap.value.programmaticStreamSerializationAllowed = 1

@@ -118,6 +118,9 @@ class Launch:
     """Dynamic shared memory of one CTA."""
     params: tuple[Param, ...] = ()
     buffers: tuple[Buffer, ...] = ()
+    overlaps_previous: bool = False
+    """Programmatic dependent launch: the kernel may start before the one before it on the stream
+    ends, and waits for that by itself (griddepcontrol.wait)."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without the PTX.
@@ -226,7 +229,7 @@ def _build(kind: type, data: Any, where: str) -> Any:
         raise LaunchError(f"{where}: {error}") from error
 
 
-_MUST = {str: "text", int: "an integer", str | None: "text or null"}
+_MUST = {str: "text", int: "an integer", bool: "true or false", str | None: "text or null"}
 
 
 def _is_of(value: Any, hint: Any) -> bool:

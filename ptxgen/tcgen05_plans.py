@@ -200,6 +200,7 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
         "cluster_ranks": list(range(config.cluster_ctas)),
         "clustered": config.cluster_ctas > 1,
         "paired": group == 2,
+        "load_constant": "ld.global.nc",
         "pair_mask": group - 1,
         "pair_shift": group - 1,
         "cluster_m_mask": cluster_m - 1,

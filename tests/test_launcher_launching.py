@@ -58,7 +58,7 @@ def test_parameters_are_not_compared_where_the_driver_cannot_say() -> None:
 
 
 def test_the_grid_is_counted_in_ctas_whatever_the_cluster() -> None:
-    config, attributes = _configuration(bindings, launch(), overlap_previous=False)
+    config, attributes = _configuration(bindings, launch())
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes) == (8, 128, 1024)
     (cluster,) = attributes
     dim = cluster.value.clusterDim
@@ -68,7 +68,7 @@ def test_the_grid_is_counted_in_ctas_whatever_the_cluster() -> None:
 
 
 def test_a_dependent_launch_carries_its_attribute() -> None:
-    _, attributes = _configuration(bindings, launch(cluster_ctas=(1, 1, 1)), overlap_previous=True)
+    _, attributes = _configuration(bindings, launch(cluster_ctas=(1, 1, 1), overlaps_previous=True))
     (overlap,) = attributes
     assert int(overlap.id) == 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
     assert overlap.value.programmaticStreamSerializationAllowed == 1

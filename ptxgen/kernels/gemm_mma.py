@@ -228,6 +228,7 @@ def _fields(config: Config) -> dict[str, object]:
         "warp_of": {"a": "%warp_m", "b": "%warp_n"},
         "num_registers": config.num_registers,
         "register_indices": list(range(config.num_registers)),
+        "load_constant": "ld.global.nc",
         "promotion_tiles": PROMOTION_K // config.tile_k,
         "fragments": [
             {"prefix": fragment_prefix(t.name, half), "count": BLOCK_REGISTERS * t.num_blocks}

@@ -125,6 +125,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         dynamic_smem_bytes=config.smem_bytes,
         params=tuple(params),
         buffers=operand_buffers(problem),
+        overlaps_previous=config.dependent_launch,
     )
 
 

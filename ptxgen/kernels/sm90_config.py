@@ -72,6 +72,9 @@ class Config(WgmmaConfig):
     """Rows of A that TMA loads of a tile of 64 rows, for problems that have no more: 8, 16 or 32;
     the rest of the tile stays zero. 0: all of them. TMA takes longer for a row outside the matrix
     than for one that it reads (measured on an H200)."""
+    dependent_launch: bool = False
+    """Whether the kernel may start before the one before it on the stream ends: it then loads B of
+    its first k-tiles, and waits before it reads anything else or writes D."""
     c: str = "none"
     """dtype of C; this and what follows: see Epilogue."""
     bias: str = "none"
@@ -95,6 +98,7 @@ class Config(WgmmaConfig):
                 f"c{self.cluster_m}x{self.cluster_n}x{self.split_k}", f"w{self.warpgroups}",
                 f"swizzle{self.swizzle_bytes}", self.store,
                 *([f"a{self.a_rows}"] if self.a_rows else []),
+                *(["dependent"] if self.dependent_launch else []),
                 *(name for name, used in epilogue.items() if used),
             )
         )  # fmt: skip

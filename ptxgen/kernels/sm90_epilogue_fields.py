@@ -68,6 +68,8 @@ def _values(config: Config) -> dict[str, object]:
     gates = ["gate_swiglu"] if config.gated else []
     quantises = ["quantize_rows"] if config.d_scale == "group" else []
     return {
+        # what a kernel before may still write when this one starts is not constant
+        "load_constant": "ld.global" if config.dependent_launch else "ld.global.nc",
         "value_parts": parts,
         "d_parts": d_parts,
         "values_text": ", ".join([*parts, *gates, *d_parts, *quantises]),

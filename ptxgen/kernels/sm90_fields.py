@@ -41,6 +41,7 @@ def fields(config: Config) -> dict[str, object]:
         "and_peers": " and the other CTAs of the cluster" if config.cluster_ctas > 1 else "",
         "producer_registers": config.producer_registers,
         "consumer_registers": config.consumer_registers,
+        "dependent": config.dependent_launch,
         "moves_registers": config.warpgroups > 1,
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
