@@ -18,7 +18,7 @@ COMMANDS: dict[str, str] = {
     "check": "Look for races, missing fences and waits, deadlocks and other hazards in a kernel.",
     "step": "Run a kernel on the emulator instruction by instruction.",
     "bench": "Measure kernels on this GPU beside the libraries that are here.",
-    "selftest": "Check and measure everything on this GPU, and write what came of it.",
+    "selftest": "Compute and check products of every kind on this GPU, and measure some of them.",
     "tune": "Measure configs and remember the fastest.",
     "list": "List kernels, configs, dtypes, architectures or known GPUs.",
     "decode": "Explain a matrix descriptor or an instruction descriptor bit by bit.",

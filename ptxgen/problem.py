@@ -28,6 +28,8 @@ NARROW_FLOATS = (*FP8, "e2m3", "e3m2", "e2m1")
 INTEGERS = ("s8", "u8")
 PAIRS = (("bf16",), ("f16",), ("tf32",), NARROW_FLOATS, INTEGERS)
 """A and B come from one of these groups. Each kernel says which it computes."""
+OUTPUTS = ("bf16", "f16", "f32", "e4m3", "s32")
+"""Formats of D: s32 of integers, e4m3 of floats, and the others of both."""
 PROMOTION_K = 128
 """K elements whose products are summed in the tensor core before an FP32 add, if promoted."""
 MAX_EXTENT = (1 << 31) - 1
@@ -130,7 +132,8 @@ class Gemm:
                 f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, tf32 with "
                 f"tf32, any two of {', '.join(NARROW_FLOATS)}, or any two of {', '.join(INTEGERS)}"
             )
-        outputs = ("bf16", "f16", "f32", "s32" if self.a in INTEGERS else "e4m3")
+        other = "e4m3" if self.a in INTEGERS else "s32"
+        outputs = [name for name in OUTPUTS if name != other]
         if self.d not in outputs:
             raise ProblemError(f"d={self.d} of {self.a} x {self.b} must be {', '.join(outputs)}")
         plain = self.scale == "none" and self.alpha == 1.0 and self.epilogue == Epilogue()

@@ -95,6 +95,18 @@ def test_the_cache_is_listed_and_cleared() -> None:
     assert json.loads(run("cache", "list", "--json").stdout)["entries"] == []
 
 
+def test_clearing_the_cache_says_how_much_was_removed() -> None:
+    run("assemble", "-", stdin=PTX)
+    cleared = run("cache", "clear", "--json")
+    assert json.loads(cleared.stdout)["removed"] == 1
+
+
+def test_a_cubin_and_a_report_do_not_both_go_to_stdout() -> None:
+    result = run("assemble", "-", "-o", "-", "--json", stdin=PTX)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
 def test_doctor_finds_what_the_tests_use() -> None:
     result = run("doctor", "--require", "ptxas", "--json")
     assert result.exit_code == 0

@@ -87,6 +87,8 @@ def test_launch_out_is_a_launch_of_the_text(tmp_path: Path) -> None:
         (("--cluster", "2"), "_c2x1x1_"),
         (("--warpgroups", "1"), "_w1_"),
         (("--store", "global"), "_global"),
+        (("--store", "deferred"), "_deferred"),
+        (("--split-k", "2"), "_c1x1x2_"),
         (("--a", "e5m2"), "_e5m2_e5m2_"),
         (("--a", "e5m2", "--b", "e4m3"), "_e5m2_e4m3_"),
         (("--layout", "tt"), "_tt_"),
@@ -120,6 +122,13 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
         (("--a", "e4m3", "--scale", "mx32"), "try arch=sm_100a"),
         (("--tile", "big"), "2 to 3 integers joined by x"),
         (("--layout", "xx"), "'xx' is not one of"),
+        (("--d", "e2m1"), "'e2m1' is not one of"),
+        (("--groups", "4"), "--groups: a gemm has no groups; try grouped"),
+        (("--arch", "sm_100a", "--accumulate", "promoted"), "try accumulate=fast"),
+        (("--arch", "sm_100a", "--a", "e4m3", "--scale", "group", "--accumulate", "promoted"),
+         "has no scale=group"),
+        (("--arch", "sm_80", "--a", "s8", "--d", "s32"), "try arch=sm_100a"),
+        (("--arch", "sm_80", "--split-k", "2"), "gemm_mma has no --split-k"),
     ],
 )  # fmt: skip
 def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], message: str) -> None:

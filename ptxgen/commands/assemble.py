@@ -49,6 +49,8 @@ def command(
     TARGET is a PTX file, - for stdin, or gemm or grouped with the options of a config. Of a file,
     the arch is its own .target unless --arch is given.
     """
+    if output == "-" and as_json:
+        raise click.UsageError("-o - and --json both write to stdout; try -o PATH")
     with output_files(output) as (file,):
         from ptxgen.assembler import assemble
         from ptxgen.cache import assemble_cached

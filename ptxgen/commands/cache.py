@@ -61,8 +61,13 @@ def list_command(as_json: bool) -> None:
 
 
 @command.command("clear")
-def clear_command() -> None:
+@json_option
+def clear_command(as_json: bool) -> None:
     """Remove all cubins."""
     from ptxgen.cache import cache_dir, clear
 
-    note(f"removed {clear()} cubins from {cache_dir()}")
+    removed = clear()
+    if as_json:
+        print_json("ptxgen.cache/1", {"folder": str(cache_dir()), "removed": removed})
+    else:
+        note(f"removed {removed} cubins from {cache_dir()}")

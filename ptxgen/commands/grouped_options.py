@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import arch
-from ptxgen.commands.options import config_fields, epilogue_of
-from ptxgen.epilogue import Epilogue
+from ptxgen.commands.options import EPILOGUE_OPTIONS, config_fields, option_of, refuse_given
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm
 from ptxgen.kernels import grouped_kernel_for, target_fields
@@ -107,13 +106,11 @@ class GroupedSelection:
 def select_grouped(values: dict[str, Any]) -> GroupedSelection:
     """The problem and config that a command's options describe.
 
-    Raises: ArgumentError, ProblemError, ConfigError.
+    Raises: UsageError if an option is among them that groups do not have; ArgumentError,
+    ProblemError, ConfigError.
     """
-    if epilogue_of(values) != Epilogue():
-        raise ConfigError(
-            "grouped problems have no epilogue but D = alpha * sums; try target gemm, or without "
-            "--c, --bias, --activation, --amax and --d-scale"
-        )
+    why = "groups have layout nt, and no epilogue but D = alpha * sums; try gemm, or without"
+    refuse_given(("layout", *EPILOGUE_OPTIONS), why)
     mode, groups = values["mode"], values["groups"]
     rows = _rows(values["rows"], groups)
     m, k = values["m"], values["k"]
@@ -148,7 +145,8 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
     for name in chosen:
         if name not in known:
             raise ConfigError(
-                f"{kernel.NAME} has no {name}, and serves this problem on {target}; try without it"
+                f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
+                "without it"
             )
     fixed = target_fields(kernel, target)
     swap = "auto" if swap_ab is None else "on" if swap_ab else "off"

@@ -1,7 +1,7 @@
 """The options that all commands share: which problem, and which config."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, TypeVar
@@ -9,21 +9,27 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import ARCHS, arch
-from ptxgen.dtypes import DTYPES
 from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import grouped_sm90, kernel_for, passed_over, target_fields
-from ptxgen.problem import ACCUMULATES, LAYOUTS, SCALES, Gemm
+from ptxgen.problem import ACCUMULATES, LAYOUTS, OUTPUTS, PAIRS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+INPUTS = tuple(name for pair in PAIRS for name in pair)
+"""Formats of A and B."""
 TCGEN05_KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _OPTIONS = {
     "tile_m": "--tile", "tile_n": "--tile", "tile_k": "--tile",
     "cluster_m": "--cluster", "cluster_n": "--cluster", "swizzle_bytes": "--swizzle",
-    "kind": "--mma-kind", "cta_group": "--cta-group", "swap_ab": "--swap-ab",
+    "kind": "--mma-kind",
 }  # fmt: skip
-"""Field of a Config -> the option that gives it; where it is not --FIELD."""
+"""Field of a Config -> the option that gives it; where it is not --FIELD with dashes."""
+GROUP_OPTIONS = (
+    "mode", "groups", "rows", "max_m", "index", "alignment", "token_step", "loop",
+)  # fmt: skip
+"""What describes groups only, by the names of parameters."""
+EPILOGUE_OPTIONS = tuple(f.name for f in fields(Epilogue))
 TARGETS = ("gemm",)
 """Problems that a command takes by name."""
 
@@ -60,10 +66,10 @@ _PROBLEM = (
     click.option("--m", type=int, default=256, show_default=True, help="Rows of D."),
     click.option("--n", type=int, default=256, show_default=True, help="Columns of D."),
     click.option("--k", type=int, default=512, show_default=True, help="Length of the sums."),
-    click.option("--a", type=click.Choice(list(DTYPES)), default="bf16", show_default=True,
+    click.option("--a", type=click.Choice(INPUTS), default="bf16", show_default=True,
                  help="Format of A."),
-    click.option("--b", type=click.Choice(list(DTYPES)), help="Format of B [default: that of A]."),
-    click.option("--d", type=click.Choice(list(DTYPES)), default="bf16", show_default=True,
+    click.option("--b", type=click.Choice(INPUTS), help="Format of B [default: that of A]."),
+    click.option("--d", type=click.Choice(OUTPUTS), default="bf16", show_default=True,
                  help="Format of D."),
     click.option("--layout", type=click.Choice(LAYOUTS), default="nt", show_default=True,
                  help="How A and B are stored. A: n [M,K], t [K,M]. B: n [K,N], t [N,K]."),
@@ -107,8 +113,10 @@ _CONFIG = (
                  help="How CTAs of tcgen05 kernels find tiles; clc: cluster launch control."),
     click.option("--swizzle", type=click.Choice(["auto", "none", "32", "64", "128"]),
                  default="auto", show_default=True, help="Swizzle of A and B in shared memory."),
-    click.option("--store", type=click.Choice(["auto", "tma", "global"]), default="auto",
-                 show_default=True, help="How D is stored."),
+    click.option("--store", type=click.Choice(["auto", "tma", "deferred", "global"]),
+                 default="auto", show_default=True,
+                 help="How D is stored; deferred: by TMA, during the next tile's main loop."),
+    click.option("--split-k", type=int, help="CTAs of a cluster that share one tile's K."),
 )  # fmt: skip
 
 _MEASUREMENT = (
@@ -163,16 +171,23 @@ def refuse_options_of_problems(values: dict[str, Any], *allowed: str) -> None:
 
     Raises: UsageError that names them.
     """
+    refuse_given(values.keys() - set(allowed), "a FILE takes no options of a problem")
+
+
+def refuse_given(names: Collection[str], why: str) -> None:
+    """Refuse options of the running command that were given but would be ignored.
+
+    Raises: UsageError that names them.
+    """
     context = click.get_current_context()
     given = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in values
-        and parameter.name not in allowed
+        if parameter.name in names
         and context.get_parameter_source(parameter.name) is not click.core.ParameterSource.DEFAULT
     ]
     if given:
-        raise click.UsageError(f"{', '.join(given)}: a FILE takes no options of a problem")
+        raise click.UsageError(f"{', '.join(given)}: {why}")
 
 
 @dataclass(frozen=True)
@@ -217,8 +232,9 @@ def epilogue_of(values: dict[str, Any]) -> Epilogue:
 def select(values: dict[str, Any]) -> Selection:
     """The problem and config that a command's options describe.
 
-    Raises: ProblemError, ConfigError.
+    Raises: UsageError if options of groups are among them; ProblemError, ConfigError.
     """
+    refuse_given(GROUP_OPTIONS, "a gemm has no groups; try grouped")
     names = {f.name for f in fields(Gemm)}
     described = {name: value for name, value in values.items() if name in names}
     described["b"] = values["b"] or values["a"]
@@ -239,10 +255,15 @@ def select(values: dict[str, Any]) -> Selection:
             passed = passed_over(problem, target).items()
             reasons = "".join(f"; {other} does not: {why}" for other, why in passed)
             raise ConfigError(
-                f"{kernel.NAME} has no {_OPTIONS.get(name, f'--{name}')}, and serves this problem "
-                f"on {target}; try without it{reasons}"
+                f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
+                f"without it{reasons}"
             )
     return Selection(problem, kernel, chosen, target_fields(kernel, target))
+
+
+def option_of(field: str) -> str:
+    """The option that gives a field of a Config."""
+    return _OPTIONS.get(field, f"--{field.replace('_', '-')}")
 
 
 def config_fields(values: dict[str, Any]) -> dict[str, int | str]:
@@ -253,7 +274,7 @@ def config_fields(values: dict[str, Any]) -> dict[str, int | str]:
             chosen[f"{option}_{name}"] = size
     if values["cluster"] and len(values["cluster"]) == 1:
         chosen["cluster_n"] = 1
-    for name in ("stages", "warpgroups", "cta_group", "scheduler"):
+    for name in ("stages", "warpgroups", "cta_group", "scheduler", "split_k"):
         if values[name] is not None:
             chosen[name] = values[name]
     if values["swizzle"] != "auto":

@@ -1,5 +1,6 @@
 """The kernels: one module here and one template of the same stem each."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -32,14 +33,22 @@ def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
     Tensor Core instruction can serve the operands, else gemm_mma. Scales that the Tensor Core
     applies have a kernel of their own.
 
-    Raises: ConfigError if none does: the refusal of the kernel that was made for the arch.
+    Raises: ConfigError if none does, or if a slower one would only for the sake of a promotion that
+    the preferred one does not need: the refusal of the kernel that was made for the arch.
     """
     if problem.scale in MICRO_SCALES and arch in gemm_sm100_blockscaled.TARGETS:
         return gemm_sm100_blockscaled
     refused = passed_over(problem, arch)
+    unpromoted = refused
+    if refused and problem.accumulate != "fast":
+        unpromoted = passed_over(replace(problem, accumulate="fast"), arch)
     for module in _PREFERRED:
-        if arch in module.TARGETS and module.NAME not in refused:
+        if arch not in module.TARGETS:
+            continue
+        if module.NAME not in refused:
             return module
+        if module.NAME not in unpromoted:
+            raise refused[module.NAME]
     if refused:
         raise next(iter(refused.values()))
     targets = sorted({target for module in KERNELS.values() for target in module.TARGETS})

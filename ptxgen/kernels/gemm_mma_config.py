@@ -11,7 +11,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_known, check_plain_epilogue, static_fields
 from ptxgen.layout import align_up
 from ptxgen.micro_kinds import MICRO_KINDS, check_micro_kind, micro_kind
-from ptxgen.problem import FP8, MICRO_SCALES, NARROW_FLOATS, Gemm
+from ptxgen.problem import FP8, INTEGERS, MICRO_SCALES, NARROW_FLOATS, Gemm
 from ptxgen.scale_tiles import ATOM_SCALES
 from ptxgen.warp_scales import WarpScales
 from ptxgen.warp_schedule import BLOCK_REGISTERS
@@ -346,6 +346,7 @@ def check_operands(problem: Gemm) -> None:
         raise ConfigError(
             f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
             f"a={problem.a}, b={problem.b}, d={problem.d}"
+            + ("; try arch=sm_100a" if problem.a in INTEGERS else "")
         )
     if problem.scale not in (*SCALES, *MICRO_SCALES):
         raise ConfigError(

@@ -228,13 +228,16 @@ def check_operands(problem: Gemm) -> None:
     check_plain_epilogue(problem, NAME)
     if problem.a not in (*KINDS, *NARROW_FLOATS, *INTEGERS):
         raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
+    if problem.scale not in SCALES:
+        raise ConfigError(
+            f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}; try scale=mx32, "
+            "whose scales the Tensor Core applies, or arch=sm_90a"
+        )
     if problem.accumulate != "fast":
         raise ConfigError(
             f"accumulate={problem.accumulate} must be fast: tcgen05 sums every format with 25 "
-            "fraction bits, so there is nothing to promote"
+            "fraction bits, so there is nothing to promote; try accumulate=fast"
         )
-    if problem.scale not in SCALES:
-        raise ConfigError(f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}")
     check_order(problem)
     for operand in ("a", "b"):
         check_operand(problem, operand)
