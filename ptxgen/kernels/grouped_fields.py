@@ -154,6 +154,13 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         ],
         "promotion_tiles": config.promotion_tiles,
         "takes_turns": config.takes_turns,
+        "reads_row_scales": config.block_scaled and not config.prepares_factors,
+        "promotes_unprepared": not config.prepares_factors
+        or any(config.overlaps_promotion(n) and not config.asks_ahead(n)
+               for n in config.mma_columns),
+        "scales_vectors": config.scale == "rowcol",
+        "promotes_each": config.promotion_tiles == 1,
+        "stages_d": config.store != "global",
         "passes_turn_early": config.loop == "early_turns",
         "passes_turn_late": config.loop == "turns",
         "prepares": config.prepares_factors,
