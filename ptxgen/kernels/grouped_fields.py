@@ -120,6 +120,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "cluster_m_less_one": config.cluster_m - 1,
         "cluster_m_bits": config.cluster_m.bit_length() - 1,
         **_trimmer_fields(config, regions),
+        **unit_fields(TOKEN_ROWS if config.swap_ab else MMA_M),
         "token_rows": TOKEN_ROWS,
         "token_rows_less_one": TOKEN_ROWS - 1,
         "cluster_rows": config.tile_m * config.cluster_m,
@@ -212,6 +213,15 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),
     }  # fmt: skip
+
+
+def unit_fields(rows: int) -> dict[str, object]:
+    """Into units of how many rows a group is cut, each tile taking some."""
+    return {
+        "unit_rows": rows,
+        "unit_rows_less_one": rows - 1,
+        "unit_bits": rows.bit_length() - 1,
+    }
 
 
 def _trimmer_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:

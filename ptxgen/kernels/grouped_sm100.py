@@ -19,7 +19,7 @@ from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm100
 from ptxgen.kernels.agreement import check_agrees, check_known, index_kind, static_fields
 from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
-from ptxgen.kernels.grouped_fields import MATRIX, STOP
+from ptxgen.kernels.grouped_fields import MATRIX, STOP, unit_fields
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import Copy, align_up
@@ -297,10 +297,8 @@ def _walk_fields(config: Config) -> dict[str, object]:
     return {
         **_work_fields(config),
         "config": config,
-        "swapped": True,
         "cluster_rows": cluster_rows,
         "cluster_rows_less_one": cluster_rows - 1,
-        "token_rows_less_one": config.column_step - 1,
-        "token_mask": hex(2**32 - config.column_step),
+        **unit_fields(config.column_step),
         "scan_distances": [1, 2, 4, 8, 16],
     }
