@@ -42,11 +42,6 @@ class Plan:
     dataclasses and lists of them."""
 
     @property
-    def tensor_maps(self) -> list[str]:
-        """Names of the parameters that are tensor maps."""
-        return [param.name for param in self.launch.params if param.kind == "tensor_map"]
-
-    @property
     def param_declarations(self) -> list[str]:
         """The entry's `.param` list, one line each, in the order of `launch.params`."""
         lines = []

@@ -6,7 +6,7 @@ A set is a list of shapes (m, n, k); a kind says of what: formats, scales, accum
 from dataclasses import dataclass
 
 from ptxgen.errors import ArgumentError
-from ptxgen.problem import Gemm
+from ptxgen.problem import BLOCK_SCALES, Gemm
 
 Shape = tuple[int, int, int]
 
@@ -33,10 +33,15 @@ class Kind:
     def problem(self, shape: Shape) -> Gemm:
         """The problem of this kind with shape (m, n, k).
 
+        Scales of A that belong to blocks of K lie with M contiguous, as DeepGEMM takes them.
+
         Raises: ProblemError.
         """
         m, n, k = shape
-        return Gemm(m, n, k, self.a, self.a, self.d, "nt", self.scale, self.accumulate)
+        return Gemm(
+            m, n, k, self.a, self.a, self.d, "nt", self.scale, self.accumulate,
+            scale_a_strides=(1, m) if self.scale in BLOCK_SCALES else (0, 0),
+        )  # fmt: skip
 
 
 KINDS: dict[str, Kind] = {

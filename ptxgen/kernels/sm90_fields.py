@@ -103,6 +103,7 @@ def fields(config: Config) -> dict[str, object]:
             axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
             for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
         },
+        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
         "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
         "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
         "promotion_tiles": config.promotion_tiles,
