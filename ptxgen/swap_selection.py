@@ -21,26 +21,30 @@ from ptxgen.layout import MMA_M, align_up
 from ptxgen.problem import FP8
 
 DEFAULT_GPU = "H200"
-CLOCK_HZ = 1.755e9
-"""SM clock while weights stream. Source: an H200 under these kernels."""
-STREAM_SHARE = 0.90
-"""Part of the published DRAM bandwidth that weights reach, measured: 4.3 of 4.8 TB/s."""
+CLOCK_HZ = 1.5e9
+"""SM clock while the Tensor Core works at full power. Measured on an H200: 1.4 to 1.6 GHz."""
+STREAM_SHARE = 0.945
+"""Part of the published DRAM bandwidth that a read stream reaches, measured: 4.5 of 4.8 TB/s."""
 FP8_MACS = 4096
 """Multiply-adds of one Hopper SM per clock, in FP8; half of it in 16-bit formats."""
 HOPPER_FP8_TFLOPS = 1979.0
 """The published rate of a full Hopper with 132 SMs, which FP8_MACS stands for."""
 HOPPER_SMS = 132
 SMEM_BYTES_PER_CLOCK = 128
-L2_BYTES_PER_S = 6.8e12
-"""What all SMs take from the L2 while it is being filled from memory: measured."""
+"""What shared memory takes or gives in a clock: tiles that arrive, operands of wgmma, scales."""
+L2_BYTES_PER_S = 75e9
+"""What one SM takes from the L2. Measured on an H200: 10 TB/s for its 132."""
 PROMOTION_CLOCKS = 2.0
-"""Clocks of a warp for each value that it adds in FP32, with its share of loads and factors."""
+"""Clocks of a warp for each value that it adds in FP32."""
 K_TILE_CLOCKS = 130
 """What one k-tile costs a warpgroup beside wgmma and promotion: barriers and latencies."""
 TILE_CLOCKS = 1500
 """Epilogue of one tile: scale, stage, store."""
-LAUNCH_S = 4.0e-6
+LAUNCH_S = 5.5e-6
 """Launch, the first tile's description and loads, the last tile's store."""
+BLEND = 3.3
+"""Time of two things that go on at once: (x^BLEND + y^BLEND)^(1/BLEND). Fitted to 200 points of an
+H200: 16 groups of 8 to 256 rows, three sizes of weights, five kinds of tiles."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,9 @@ class Estimate:
     memory_seconds: float
     """All bytes at the bandwidth that streams reach."""
     l2_seconds: float
-    """What the SMs take from the L2."""
+    """What the SM with the most tiles takes from the L2."""
     compute_seconds: float
-    """wgmma, promotion and epilogues of the SM with the most tiles."""
+    """wgmma, shared memory, promotion and epilogues of that SM."""
     computed_rows: int
     """Rows that wgmma multiplies for one group, padding included."""
 
@@ -162,83 +166,68 @@ def _candidates(
         up = align_up(max(rows, 1), 8)
         heights = sorted({min(up, 256), *(align_up(ceil(up / parts), 8) for parts in (2, 3, 4))})
         for tile_m in heights:
-            for tile_n in (128, 256, 64):
+            for tile_n in (128, 64):
                 step = 8 if tile_m <= 64 else 16 if tile_m <= 128 else 32
                 found.append(
                     {"swap_ab": True, "tile_m": tile_m, "tile_n": tile_n, "token_step": step}
                 )
     else:
-        for tile_m, warpgroups in ((64, 1), (128, 2), (128, 1), (192, 1), (256, 2)):
-            for tile_n in (128, 256, 192, 64):
+        for tile_m, warpgroups in ((64, 1), (128, 2), (192, 3), (128, 1), (192, 1), (256, 2)):
+            for tile_n in (128, 256, 192, 160, 136, 112, 96, 64):
                 found.append(
                     {"swap_ab": False, "tile_m": tile_m, "tile_n": tile_n,
                      "warpgroups": warpgroups}
                 )  # fmt: skip
-    clusters = ((1, 1), (1, 2)) if not {"cluster_m", "cluster_n"} & set(chosen) else ((0, 0),)
-    return [
-        {**fields, **({"cluster_m": m, "cluster_n": n} if m else {}), **chosen}
-        for fields in found
-        for m, n in clusters
-    ]
+    return [{**fields, **chosen} for fields in found]
 
 
 def estimate(problem: GroupedGemm, rows: int, config: Config, gpu: GpuModel) -> Estimate:
-    """Time of `config` where every group has `rows` rows (kgrouped: of K).
-
-    A tile's k-tile costs the Tensor Core the larger of its multiplications and its reads of shared
-    memory; each warpgroup's promotion runs beside another's wgmma.
-    """
+    """Time of `config` where every group has `rows` rows (kgrouped: of K)."""
     m, k = (problem.m, rows) if problem.mode == "kgrouped" else (rows, problem.k)
     size = dtype(problem.a).bytes
     k_tiles = max(1, ceil(k / config.tile_k))
     m_tiles = max(1, ceil(m / (config.tile_m * config.cluster_m))) * config.cluster_m
     n_tiles = max(1, ceil(problem.n / (config.tile_n * config.cluster_n))) * config.cluster_n
-    height = _height(config, m, m_tiles)
-    clocks = _k_tile_clocks(config, height, gpu)
-    tiles = problem.groups * m_tiles * n_tiles
-    compute_clocks = ceil(tiles / gpu.num_sms) * (k_tiles * clocks + TILE_CLOCKS)
-    a_bytes = k * size * min(height * m_tiles, align_up(m, 8))
-    b_bytes = k * size * problem.n
+    turns = ceil(problem.groups * m_tiles * n_tiles / gpu.num_sms)
+    loaded = align_up(ceil(max(m, 1) / m_tiles), 8)
+    computed = _computed_rows(config, m, m_tiles)
+    clocks = turns * (k_tiles * _k_tile_clocks(config, computed, loaded, gpu) + TILE_CLOCKS)
+    l2_bytes = turns * k_tiles * (loaded + config.tile_n) * config.tile_k * size
     d_bytes = m * problem.n * dtype(problem.d).bytes * (2 if problem.mode == "kgrouped" else 1)
-    l2 = problem.groups * (
-        a_bytes * n_tiles / config.cluster_n + b_bytes * m_tiles / config.cluster_m
-    )
-    memory = problem.groups * (a_bytes + b_bytes + d_bytes)
-    terms = (
-        memory / (gpu.dram_gbytes_per_s * 1e9 * STREAM_SHARE),
-        l2 / (L2_BYTES_PER_S * gpu.num_sms / HOPPER_SMS),
-        compute_clocks / CLOCK_HZ,
-    )
-    return Estimate(config, max(terms) + 0.15 * (sum(terms) - max(terms)) + LAUNCH_S, *terms,
-                    computed_rows=height * m_tiles)  # fmt: skip
+    memory = problem.groups * (k * size * (align_up(m, 8) + problem.n) + d_bytes)
+    memory_s = memory / (gpu.dram_gbytes_per_s * 1e9 * STREAM_SHARE)
+    l2_s, compute_s = l2_bytes / L2_BYTES_PER_S, clocks / CLOCK_HZ
+    seconds = (memory_s**BLEND + max(l2_s, compute_s) ** BLEND) ** (1 / BLEND) + LAUNCH_S
+    return Estimate(config, seconds, memory_s, l2_s, compute_s, computed_rows=computed * m_tiles)
 
 
-def _height(config: Config, m: int, m_tiles: int) -> int:
-    """Rows that wgmma computes of one tile."""
+def _computed_rows(config: Config, m: int, m_tiles: int) -> int:
+    """Rows of the highest tile of a group as wgmma multiplies them."""
+    rows = ceil(max(m, 1) / m_tiles)
     if not config.swap_ab:
-        return min(config.tile_m, align_up(max(m, 1), MMA_M))
-    rows = align_up(ceil(max(m, 1) / m_tiles), 8)
-    return next(n for n in config.mma_columns if n >= min(rows, config.tile_m))
+        return min(config.tile_m, align_up(rows, MMA_M))
+    return next(n for n in config.mma_columns if n >= min(align_up(rows, 8), config.tile_m))
 
 
-def _k_tile_clocks(config: Config, height: int, gpu: GpuModel) -> float:
-    """Clocks of one k-tile of one tile."""
+def _k_tile_clocks(config: Config, computed: int, loaded: int, gpu: GpuModel) -> float:
+    """Clocks of one k-tile of one tile: the Tensor Core's, those of shared memory, or, where one
+    warpgroup works alone, the sum of what it does one after another."""
     macs = FP8_MACS * gpu.fp8_tflops / HOPPER_FP8_TFLOPS * HOPPER_SMS / gpu.num_sms
     if config.a not in FP8:
         macs /= 2
-    rows, columns = (config.tile_n, height) if config.swap_ab else (height, config.tile_n)
-    blocks = rows // MMA_M
+    rows, columns = (config.tile_n, computed) if config.swap_ab else (computed, config.tile_n)
+    blocks = ceil(rows / MMA_M)
     multiply = blocks * MMA_M * columns * config.tile_k / macs
     row_bytes = config.tile_k * dtype(config.a).bytes
-    reads = blocks * (MMA_M + columns) * row_bytes
-    fills = (config.tile_n + height) * row_bytes
-    tensor = max(multiply, (reads + fills) / SMEM_BYTES_PER_CLOCK)
+    moved = (blocks * (MMA_M + columns) + config.tile_n + loaded) * row_bytes
+    if config.block_scaled and not config.has_one_factor:
+        # each of a block's four warps reads two floats per lane for every 8 columns, 256 bytes
+        moved += blocks * 4 * (columns // 8) * 256
+    shared = moved / SMEM_BYTES_PER_CLOCK
     if config.accumulate != "promoted":
-        return max(tensor, K_TILE_CLOCKS)
-    per_warp = ceil(blocks / config.warpgroups) * columns / 2 * PROMOTION_CLOCKS + K_TILE_CLOCKS
-    mine = multiply / config.warpgroups
+        return max(multiply, shared, K_TILE_CLOCKS)
+    busy = min(blocks, config.warpgroups)
+    added = ceil(blocks / busy) * columns / 2 * PROMOTION_CLOCKS
     if config.overlaps_promotion(columns if config.swap_ab else config.tile_n):
-        return max(tensor, per_warp)
-    if config.takes_turns:
-        return max(tensor + K_TILE_CLOCKS, mine + per_warp)
-    return max(tensor, mine + per_warp) if config.warpgroups == 1 else tensor + per_warp
+        return max(multiply, shared, added + K_TILE_CLOCKS)
+    return max(multiply, shared, multiply / busy + added + K_TILE_CLOCKS)
