@@ -220,6 +220,9 @@ def _fields(config: Config) -> dict[str, object]:
             for i in range(config.warps_m * config.warps_n)
         ],
         "mma": _mma_shape(config),
+        "places": not {a.copy_bytes, b.copy_bytes} <= set(ASYNC_COPY_BYTES),
+        "pairs_columns": config.d_store_bytes != d.bytes,
+        "reads_first": config.scale == "rowcol" or config.d_store_bytes == d.bytes,
         "scales": scales,
         "scale_words": scales[0].words if scales else 0,
         "repeats_scales": bool(scales) and scales[0].repeated,

@@ -254,6 +254,8 @@ def _fields(config: Config) -> dict[str, object]:
         **common,
         "what": f"D_g = alpha * scale_a * scale_b * A_g B_g^T, {config.mode} groups",
         "grouped": True,
+        "has_followers": config.cta_group == 2,
+        "reads_rank": True,
         "has_scheduler": True,
         "tx_operand": "%tx_bytes",
         "row_tx_bytes": config.cta_group * config.row_tile.tx_bytes,
