@@ -164,6 +164,7 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
         "grouped": False,
         "has_followers": False,
         "scales": config.d != "s32",
+        "scales_groups": config.scale != "none",
         "scales_rows": config.scale == "rowcol",
         "reads_rank": config.cluster_ctas > 1,
         "reads_place": config.cluster_ctas > 1,

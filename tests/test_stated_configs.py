@@ -9,6 +9,8 @@ import pytest
 from config_samples import covering_sample, has_lowest_version
 
 from ptxgen.assembler import plan_assembly
+from ptxgen.emulator.flow import reads, writes
+from ptxgen.ptx.parser import parse
 from ptxgen.renderer import render
 from ptxgen.stated_configs import Stated, stated_configs
 from ptxgen.toolchain import Ptxas, find_ptxas
@@ -16,6 +18,9 @@ from ptxgen.toolchain import Ptxas, find_ptxas
 DOCS = Path(__file__).parent.parent / "docs" / "blackwell.md"
 CI_SAMPLE = 5
 """Configs of each kernel that CI assembles; `--all` assembles all."""
+
+REGISTER_STEP = 9
+"""Every so manieth config is looked at for registers that nothing reads."""
 
 
 @cache
@@ -54,6 +59,16 @@ def test_a_sample_assembles_cleanly_at_the_lowest_version(kernel: str) -> None:
     of_kernel = {s.config: s for s in stated_configs() if s.plan.kernel == kernel}
     sample = covering_sample(list(of_kernel), CI_SAMPLE)
     assert [str(c) for c in sample if not assembles_cleanly(of_kernel[c])] == []
+
+
+def test_every_register_is_read() -> None:
+    """No text computes or declares what nothing reads."""
+    for stated in stated_configs()[::REGISTER_STEP]:
+        function = parse(render(stated.plan).text).entry(None)
+        read = {name for instruction in function.body for name in reads(instruction)}
+        for together in map(writes, function.body):  # a vector of which something is read
+            read |= set(together) if read & set(together) else set()
+        assert set(function.registers) - read == set(), stated.config
 
 
 @pytest.mark.slow

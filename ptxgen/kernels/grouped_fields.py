@@ -132,6 +132,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "work_full_offset": regions["work_full"],
         "work_empty_offset": regions["work_empty"],
         "work_slots": WORK_SLOTS,
+        "takes_k": True,
         "work_bytes": WORK_BYTES,
         "work_barriers": [{"offset": 8 * i} for i in range(WORK_SLOTS)],
         "work_readers": config.work_readers,

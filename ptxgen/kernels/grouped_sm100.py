@@ -289,6 +289,7 @@ def _work_fields(config: Config) -> dict[str, object]:
         "work_full_offset": offsets["work_full"],
         "work_empty_offset": offsets["work_empty"],
         "work_slots": WORK_SLOTS,
+        "takes_k": False,
         "work_bytes": WORK_BYTES,
     }
 
