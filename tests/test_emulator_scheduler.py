@@ -244,3 +244,14 @@ DONE:
     shared = ".shared .align 16 .b8 response[16];\n.shared .align 8 .b64 full;"
     found = execute(body, shared=shared, threads=1, grid=5)
     assert words(found, 5).tolist() == [100] * 5
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["LOOP:\n@!%p4 bra LOOP;\n", "LOOP:\n@%p4 bra DONE;\nbra LOOP;\nDONE:\n", "LOOP:\nbra LOOP;\n"],
+)
+@pytest.mark.parametrize("lanes", ["setp.eq.u32 %p4, %r0, 99;\n", "setp.lt.u32 %p4, %r0, 5;\n"])
+def test_a_loop_whose_wait_was_lost_is_named_at_once(loop: str, lanes: str) -> None:
+    with pytest.raises(DeadlockError, match="endless loop: lanes 0xffffff") as caught:
+        execute(lanes + loop, options=Options(max_instructions=1000))
+    assert caught.value.line is not None

@@ -79,7 +79,7 @@ def test_registers_spills_and_memory_are_what_ptxas_says() -> None:
 def test_parameters_and_launch_bounds_are_those_of_the_text() -> None:
     report = read_cubin(assembled()[0])
     (kernel,) = report.kernels
-    assert report.arch == "sm_90"
+    assert report.arch == "sm_90a"
     assert report.assembler.startswith("ptxas")
     assert kernel.name == "spills"
     assert [p.nbytes for p in kernel.parameters] == [8, 4, 128]

@@ -205,6 +205,18 @@ class Flow:
             )
         return self.function.labels[operand.name]
 
+    def is_endless(self, position: int) -> bool:
+        """Whether whoever takes the `bra` there is back at it for ever: nothing but branches that
+        were not taken lies between it and its target, and no label but the target's, so that
+        nothing can change a condition."""
+        target = self.target(self.body[position])
+        labels = self.function.labels.values()
+        return (
+            target <= position
+            and all(self.body[i].name == "bra" for i in range(target, position + 1))
+            and not any(target < label <= position for label in labels)
+        )
+
     def branch_list(self, instruction: Instruction) -> tuple[str, ...]:
         """Labels that a `brx.idx` chooses from."""
         operand = instruction.operands[-1]

@@ -6,7 +6,7 @@ from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.observer import Rendezvous
 from ptxgen.emulator.runtime import runtime
-from ptxgen.errors import EmulationError
+from ptxgen.errors import DeadlockError, EmulationError
 from ptxgen.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -20,8 +20,24 @@ def branch(instruction: Instruction) -> list[Micro]:
 
 
 def _jump(em: Emitter, instruction: Instruction) -> None:
+    if em.flow.is_endless(em.at):
+        em.line(f"spin(F, F.mask, {instruction.line})")
     (name,) = em.exits_to(em.flow.target(instruction))
     em.line(f"return {name}")
+
+
+@runtime
+def spin(F: "Fragment", taken: int, line: int) -> None:
+    """Stop lanes that take a branch which `Flow.is_endless`.
+
+    Raises: DeadlockError if there are any.
+    """
+    if taken & F.mask:
+        raise DeadlockError(
+            f"endless loop: lanes {taken & F.mask:#010x} branch back and nothing in the loop can "
+            "change whether they do; the loop may lack its try_wait or load",
+            line,
+        )
 
 
 @lowers("brx")

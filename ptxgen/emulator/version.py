@@ -192,6 +192,11 @@ class VersionWriter:
             emitter.ptx_line = instruction.line
             code = emitter.guard_code(guard)
             yes, no = emitter.exits_to(taken, after, guarded=(flag, False))
+            if instruction.name == "bra" and flow.is_endless(position):
+                lanes = f"F.mask if {code} else 0" if form == "S" else code
+                self._finish(f"spin(F, {lanes}, {instruction.line})")
+                emitter.line(f"return {no}")
+                return None
             if form == "S":
                 self._finish(f"return {yes} if {code} else {no}")
             else:

@@ -5,6 +5,7 @@ what `ptxas -v` and `cuobjdump -res-usage` print.
 """
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ class CubinReport:
     """What `read_cubin` found."""
 
     arch: str
-    """sm_90, without a or f: the file does not say it everywhere."""
+    """sm_90a; without the a or f if the file does not hold the tool's options."""
     assembler: str
     """Name and version of the tool that wrote it, as far as the file says."""
     options: str
@@ -133,12 +134,17 @@ class _Reader:
             for number, _ in _attributes(self._data(name))
         )
 
+    def _arch(self) -> str:
+        """The flags hold the number, the options of the tool what follows it."""
+        given = re.search(rf"-arch[= ](sm_{self.sm}[af]?)\b", self.options)
+        return given[1] if given else f"sm_{self.sm}"
+
     def report(self) -> CubinReport:
         prefix = ".nv.info."
         names = [name.removeprefix(prefix) for name in self.sections if name.startswith(prefix)]
         kernels = [self.kernel(name) for name in names if f".nv.constant0.{name}" in self.sections]
         return CubinReport(
-            f"sm_{self.sm}", self.assembler, self.options,
+            self._arch(), self.assembler, self.options,
             tuple(sorted(kernels, key=lambda kernel: kernel.name)),
         )  # fmt: skip
 
