@@ -72,6 +72,16 @@ def test_unwritten_elements_are_counted(name: str) -> None:
     assert count_poison(d) == 6 * 8
 
 
+def test_scales_lie_in_memory_as_the_problem_says() -> None:
+    problem = Gemm(
+        96, 256, 384, "e4m3", "e4m3", scale="block", accumulate="promoted", scale_a_strides=(1, 96)
+    )
+    host = make_host_operands(problem)
+    stored = host.storage["scale_a"].reshape(3, 96)
+    scale_a = host.operands.scale_a
+    assert scale_a is not None and np.array_equal(stored.T, scale_a)
+
+
 @pytest.mark.parametrize("scale", ["none", "tensor", "rowcol"])
 def test_operands_are_random_and_repeatable_and_no_two_rows_are_equal(scale: str) -> None:
     problem = Gemm(300, 64, 512, "e4m3", "e4m3", "bf16", scale=scale)

@@ -32,7 +32,7 @@ class KernelMeasure:
 
         Raises: DriverError if a kernel has made the GPU's context unusable.
         """
-        workload, expected = self._prepare(problem, images[0].config)
+        workload = self._prepare(problem)
         outcomes: dict[Any, Outcome] = {}
         contenders: list[Contender] = []
         try:
@@ -40,6 +40,7 @@ class KernelMeasure:
                 try:
                     contender = our_contender(str(image.config), self.watch, workload, image)
                     contenders.append(contender)
+                    expected = self._expect(workload, image.config)
                     check(workload, contender, expected).require(str(image.config))
                 except DriverError as error:
                     if any(f"({code})" in str(error) for code in CONTEXT_KILLERS):
@@ -70,18 +71,22 @@ class KernelMeasure:
             self._workload.free()
             self._workload = None
 
-    def _prepare(self, problem: Gemm, config: Any) -> tuple[Workload, Expected]:
+    def _prepare(self, problem: Gemm) -> Workload:
         if self._workload is None or self._workload.problem != problem:
             self.close()
             self._workload = Workload(self.watch.device, problem)
             self._expected = {}
-        key = (k_parts(config, problem), unit_of(config))
+        return self._workload
+
+    def _expect(self, workload: Workload, config: Any) -> Expected:
+        """What a config must give: that depends on how it parts K."""
+        key = (k_parts(config, workload.problem), unit_of(config))
         if key not in self._expected:
             tile = (config.tile_m, config.tile_n)
             self._expected[key] = expect(
-                problem, self._workload.operands, tile, exact=True, k_parts=key[0], unit=key[1]
+                workload.problem, workload.operands, tile, exact=True, k_parts=key[0], unit=key[1]
             )
-        return self._workload, self._expected[key]
+        return self._expected[key]
 
 
 def our_contender(name: str, watch: Stopwatch, workload: Workload, image: Image) -> Contender:

@@ -15,8 +15,8 @@ from ptxgen.launch import Launch
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.driver import check
 from ptxgen.launcher.timing import OperandRotation
-from ptxgen.operands import POISON, Operands
-from ptxgen.problem import FP8, Gemm
+from ptxgen.operands import POISON, Operands, with_strides
+from ptxgen.problem import BLOCK_SCALES, FP8, Gemm
 from ptxgen.quantize import cast, numpy_dtype, quantize_tensor
 
 Array = np.ndarray[Any, Any]
@@ -73,8 +73,12 @@ def make_host_operands(problem: Gemm, seed: int = 0) -> HostOperands:
             continue
         varied = problem.scale != "tensor"
         factors = np.exp2(rng.uniform(-1, 1, shape)) if varied else np.ones(shape)
-        storage[name] = (source.scale * factors).astype(np.float32)
-        scales.append(storage[name])
+        values = storage[name] = (source.scale * factors).astype(np.float32)
+        if problem.scale in BLOCK_SCALES:
+            values = with_strides(values, getattr(problem, f"{name}_strides"))
+            extent = (getattr(problem, f"{name}_length"),)
+            storage[name] = np.lib.stride_tricks.as_strided(values, extent, (values.itemsize,))
+        scales.append(values)
     return HostOperands(
         Operands(views[0], views[1], scales[0], scales[1]),
         storage,
