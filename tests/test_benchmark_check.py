@@ -79,7 +79,8 @@ def test_scales_lie_in_memory_as_the_problem_says() -> None:
     host = make_host_operands(problem)
     stored = host.storage["scale_a"].reshape(3, 96)
     scale_a = host.operands.scale_a
-    assert scale_a is not None and np.array_equal(stored.T, scale_a)
+    assert scale_a is not None
+    assert np.array_equal(stored.T, scale_a)
 
 
 @pytest.mark.parametrize("scale", ["none", "tensor", "rowcol"])
