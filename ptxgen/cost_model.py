@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+FITTED_ARCHS = ("sm_90a",)
+"""Targets of the GPUs whose times the constants were fitted to."""
 SUSTAINED_MMA = 0.865
 """Share of the published Tensor Core rate that remains at full power."""
 SUSTAINED_DRAM = 0.93

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ptxgen.config_rules import filled_swizzles
-from ptxgen.cost_model import Cost, Traits, estimate, estimates
+from ptxgen.cost_model import FITTED_ARCHS, Cost, Traits, estimate, estimates
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
@@ -66,7 +66,7 @@ class Choice:
     """Name of the kernel, a key of KERNELS."""
     config: Any
     source: str
-    """Who chose: user table, shipped table, model, or caller."""
+    """Who chose: user table, shipped table, model, default, or caller."""
     why: str
     """One sentence."""
     cost: Cost
@@ -99,6 +99,8 @@ def model_of(device: str, num_sms: int | None = None) -> GpuModel:
         num_sms=num_sms,
         fp8_tflops=model.fp8_tflops * part,
         bf16_tflops=model.bf16_tflops * part,
+        tf32_tflops=model.tf32_tflops * part,
+        fp4_tflops=model.fp4_tflops * part,
         source=f"{model.source}, scaled to {num_sms} SMs",
     )
 
@@ -223,6 +225,14 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment) -> Choice:
             module.NAME, config, source,
             f"measured: {microseconds:.2f} us on {row.device}{where}, the fastest in the {source}",
             estimate(problem, config, gpu), row.seconds,
+        )  # fmt: skip
+    if gpu.arch not in FITTED_ARCHS:
+        config = module.default_config(problem, **target_fields(module, gpu.arch))
+        return Choice(
+            module.NAME, config, "default",
+            f"the default of {module.NAME}: the model was fitted to {', '.join(FITTED_ARCHS)}, and "
+            f"nothing was measured for this problem on {gpu.name}",
+            estimate(problem, config, gpu), None,
         )  # fmt: skip
     ranked, refused = _rank(problem, gpu)
     if not ranked:

@@ -159,8 +159,14 @@ def test_an_architecture_without_a_kernel_is_refused_by_name() -> None:
         selection.choose(PROBLEM, replace(H200, arch="sm_70"))
 
 
+def test_a_gpu_that_the_model_was_not_fitted_to_gets_the_default(table: TuningTable) -> None:
+    found = selection.choice(PROBLEM, "B200")
+    assert found.source == "default"
+    assert found.config == KERNELS[found.kernel].default_config(PROBLEM, target="sm_100a")
+
+
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
-def test_configs_of_every_kernel_are_ranked(table: TuningTable, kernel: str) -> None:
+def test_configs_of_every_kernel_are_chosen(table: TuningTable, kernel: str) -> None:
     target = KERNELS[kernel].TARGETS[0]
     gpu = replace(H200, arch=target)
     problem = Gemm(1111, 2224, 3344, "e4m3", "e4m3")

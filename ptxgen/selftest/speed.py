@@ -17,10 +17,11 @@ from ptxgen.benchmark.peers import PeerError, chosen_peers
 from ptxgen.benchmark.replay import Stopwatch, stopwatch
 from ptxgen.benchmark.sets import KINDS
 from ptxgen.benchmark.workload import Workload
-from ptxgen.errors import PtxgenError
+from ptxgen.errors import ConfigError, PtxgenError
 from ptxgen.images import assemble_all
-from ptxgen.kernels import k_parts, kernel_for, target_fields, unit_of
+from ptxgen.kernels import k_parts, kernel_for, kernel_of, target_fields, unit_of
 from ptxgen.problem import Gemm
+from ptxgen.selection import choose, model_of
 
 OURS = "ptxgen"
 PEERS = ("cublaslt",)
@@ -61,13 +62,25 @@ def problems() -> Iterator[Gemm]:
             yield KINDS[kind].problem(shape)
 
 
+def _config(watch: Stopwatch, target: str, problem: Gemm) -> Any:
+    """What `gemm` would take on this GPU, or the default for another target or a model unknown."""
+    try:
+        model = model_of(watch.device.name, watch.device.properties.num_sms)
+    except ConfigError:
+        model = None
+    if model is not None and model.arch == target:
+        return choose(problem, model)
+    kernel = kernel_for(problem, target)
+    return kernel.default_config(problem, **target_fields(kernel, target))
+
+
 def _measure(watch: Stopwatch, target: str, problem: Gemm, executor: Any) -> dict[str, Any]:
     """One problem.
 
     Raises: ConfigError, AssemblyError, DriverError, WrongResultError.
     """
-    kernel = kernel_for(problem, target)
-    config = kernel.default_config(problem, **target_fields(kernel, target))
+    config = _config(watch, target, problem)
+    kernel = kernel_of(config)
     image = assemble_all(executor, [(kernel.NAME, config)])[config]
     if image.error:
         raise PtxgenError(f"{config}: {image.error}")
