@@ -64,6 +64,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "clustered": config.cluster_ctas > 1,
         "multicasts": config.cluster_ctas > 1,
         "shares_a": config.cluster_n > 1,
+        "shares_b": config.cluster_m > 1,
         "producer_registers": PRODUCER_REGISTERS[config.warpgroups],
         "consumer_registers": CONSUMER_REGISTERS[config.warpgroups],
         "moves_registers": config.warpgroups > 1,

@@ -300,6 +300,7 @@ def _walk_fields(config: Config) -> dict[str, object]:
     return {
         **_work_fields(config),
         "config": config,
+        "shares_b": config.cluster_m > 1,
         "cluster_rows": cluster_rows,
         "cluster_rows_less_one": cluster_rows - 1,
         **unit_fields(config.column_step),
