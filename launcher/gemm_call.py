@@ -65,7 +65,8 @@ def gemm(
     d_dtype: bf16, f16, f32, e4m3 (s32 for integers); None = that of `out`, else bf16.
     scale_a, scale_b: None, numbers, or float32 arrays: one element each (tensor), vectors of M and
     N (rowcol), [M, ceil(K/128)] and [ceil(N/128), ceil(K/128)] (block), or [M, ceil(K/128)] and
-    [N, ceil(K/128)] (group). Matrices may have any two strides.
+    [N, ceil(K/128)] (group). Matrices may have any two strides, and may hold UE8M0 exponents: uint8
+    (or float8_e8m0fnu), or int32 of four blocks of K each, [rows, ceil(K/512)].
     scale: none, tensor, rowcol, block or group; None = what the shapes of the scales say.
     accumulate: fast or promoted, see Gemm; None = promoted for block and group, else fast.
     c: [M,N] of bf16, f16 or f32, rows contiguous; it may be `out`. beta: its factor; None = 1.
@@ -139,6 +140,7 @@ def gemm(
             d_alignment=m_d.alignment if m_d else MAX_ALIGNMENT,
             alpha=_number(alpha) * scales.factor,
             scale_a_strides=scales.strides("a"), scale_b_strides=scales.strides("b"),
+            scale_format=scales.format,
             epilogue=following.epilogue,
         )  # fmt: skip
     except ProblemError as error:

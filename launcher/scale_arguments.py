@@ -16,6 +16,11 @@ KINDS = ("none", "tensor", "rowcol", *BLOCK_SCALES)
 MAX_STRIDE_BYTES = (1 << 32) - 1
 """Strides of scale matrices are 32-bit parameters of the kernels."""
 _F32_BYTES = 4
+_FORMATS = {
+    "f32": "f32", **dict.fromkeys(("uint8", "u8", "float8_e8m0fnu"), "ue8m0"),
+    **dict.fromkeys(("int32", "s32", "uint32"), "ue8m0x4"),
+}  # fmt: skip
+"""dtype of an array of scales -> what a Gemm calls its format. Integers hold exponents."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,10 @@ class Scales:
     factor: float
     """Product of the scales that are plain numbers; it goes into alpha."""
     a: Operand | None = None
-    """float32: a contiguous vector, or a matrix of block or group scales."""
+    """A contiguous vector of float32, or a matrix of block or group scales."""
     b: Operand | None = None
+    format: str = "f32"
+    """Of block or group scales, as `Gemm.scale_format`."""
 
     def strides(self, operand: str) -> tuple[int, int]:
         """Elements from one row of scale_a or scale_b to the next and from one block of K to the
@@ -37,7 +44,7 @@ class Scales:
         if self.kind not in BLOCK_SCALES or x is None or x.host is not None or not x.size:
             return 0, 0
         row, k = x.strides_bytes
-        return row // _F32_BYTES, k // _F32_BYTES
+        return row // x.itemsize, k // x.itemsize
 
 
 def read_scales(
@@ -73,14 +80,25 @@ def read_scales(
     for name, x in arrays.items():
         _check_element(x, name)
     a, b = arrays["scale_a"], arrays["scale_b"]
-    kind = scale or _fitting_kind(a, b, sizes)
+    form = _FORMATS[a.dtype]
+    if form != _FORMATS[b.dtype]:
+        raise ArgumentError(
+            f"scale_a of {a.dtype} and scale_b of {b.dtype} must be of one format; try float32 both"
+        )
+    kind = scale or _fitting_kind(a, b, sizes, form)
     if kind in BLOCK_SCALES:
-        for name, x, expected in zip(arrays, (a, b), _matrix_shapes(kind, sizes), strict=True):
-            _check_matrix(x, name, kind, expected)
-    else:
-        lengths = (1, 1) if kind == "tensor" else sizes[:2]
-        for name, x, letter, length in zip(arrays, (a, b), "MN", lengths, strict=True):
-            _check_vector(x, name, letter, length, kind)
+        expected = _matrix_shapes(kind, sizes, form)
+        for name, x, shape in zip(arrays, (a, b), expected, strict=True):
+            _check_matrix(x, name, kind, shape)
+        return Scales(kind, factor, a, b, form)
+    if form != "f32":
+        raise ArgumentError(
+            f"scale_a: dtype must be f32 for scale={kind}, got {a.dtype}: exponents are taken for"
+            f" {' and '.join(BLOCK_SCALES)}; try scale_a.astype(numpy.float32)"
+        )
+    lengths = (1, 1) if kind == "tensor" else sizes[:2]
+    for name, x, letter, length in zip(arrays, (a, b), "MN", lengths, strict=True):
+        _check_vector(x, name, letter, length, kind)
     return Scales(kind, factor, a, b)
 
 
@@ -88,10 +106,12 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, (int, float, np.floating, np.integer)) and not isinstance(x, bool)
 
 
-def _matrix_shapes(kind: str, sizes: tuple[int, int, int]) -> Iterable[tuple[int, int]]:
-    """Shapes of scale_a and scale_b for block or group scales."""
+def _matrix_shapes(
+    kind: str, sizes: tuple[int, int, int], form: str = "f32"
+) -> Iterable[tuple[int, int]]:
+    """Shapes of scale_a and scale_b for block or group scales of a format."""
     m, n, k = sizes
-    k_blocks = -(-k // SCALE_BLOCK)
+    k_blocks = -(-k // (SCALE_BLOCK * (4 if form == "ue8m0x4" else 1)))
     return (m, k_blocks), (-(-n // SCALE_BLOCK) if kind == "block" else n, k_blocks)
 
 
@@ -99,14 +119,14 @@ def _is_vector(x: Operand) -> bool:
     return sum(extent != 1 for extent in x.shape) <= 1
 
 
-def _fitting_kind(a: Operand, b: Operand, sizes: tuple[int, int, int]) -> str:
+def _fitting_kind(a: Operand, b: Operand, sizes: tuple[int, int, int], form: str) -> str:
     """The first kind that the shapes fit. Vectors that fit none are rowcol of a wrong length."""
     if a.size == b.size == 1:
         return "tensor"
     vectors = _is_vector(a) and _is_vector(b)
     if vectors and (a.size, b.size) == sizes[:2]:
         return "rowcol"
-    shapes = {kind: tuple(_matrix_shapes(kind, sizes)) for kind in BLOCK_SCALES}
+    shapes = {kind: tuple(_matrix_shapes(kind, sizes, form)) for kind in BLOCK_SCALES}
     for kind, expected in shapes.items():
         if (a.shape, b.shape) == expected:
             return kind
@@ -122,12 +142,15 @@ def _fitting_kind(a: Operand, b: Operand, sizes: tuple[int, int, int]) -> str:
 
 
 def _check_element(x: Operand, name: str) -> None:
-    if x.dtype != "f32":
+    if x.dtype not in _FORMATS:
         raise ArgumentError(
-            f"{name}: dtype must be f32, got {x.dtype}; try {name}.astype(numpy.float32)"
+            f"{name}: dtype must be f32 (block and group: or uint8, int32 of exponents), got"
+            f" {x.dtype}; try {name}.astype(numpy.float32)"
         )
-    if x.pointer % _F32_BYTES:
-        raise ArgumentError(f"{name}: address {x.pointer:#x} must be a multiple of 4 bytes")
+    if x.pointer % x.itemsize:
+        raise ArgumentError(
+            f"{name}: address {x.pointer:#x} must be a multiple of {x.itemsize} bytes"
+        )
 
 
 def _check_vector(x: Operand, name: str, letter: str, length: int, kind: str) -> None:
@@ -148,13 +171,16 @@ def _check_matrix(x: Operand, name: str, kind: str, expected: tuple[int, int]) -
     if x.shape != expected:
         rows = {"scale_a": "M", "scale_b": f"ceil(N/{SCALE_BLOCK})" if kind == "block" else "N"}
         hint = f"; try {name}.T" if x.shape == expected[::-1] else ""
+        per_element = SCALE_BLOCK * (4 if _FORMATS[x.dtype] == "ue8m0x4" else 1)
         raise ArgumentError(
-            f"{name}: must have shape [{rows[name]}, ceil(K/{SCALE_BLOCK})] = {expected} for"
+            f"{name}: must have shape [{rows[name]}, ceil(K/{per_element})] = {expected} for"
             f" scale={kind}, got {x.shape}{hint}"
         )
     for axis, (extent, stride) in enumerate(zip(x.shape, x.strides_bytes, strict=True)):
-        if extent > 1 and (stride <= 0 or stride % _F32_BYTES or stride > MAX_STRIDE_BYTES):
+        # a step over four blocks of exponents is a 32-bit parameter, too
+        most = MAX_STRIDE_BYTES if x.dtype == "f32" else MAX_STRIDE_BYTES // 4
+        if extent > 1 and (stride <= 0 or stride % x.itemsize or stride > most):
             raise ArgumentError(
-                f"{name}: stride of axis {axis} must be a positive multiple of 4 bytes below 2^32,"
-                f" got {stride} bytes; try a copy"
+                f"{name}: stride of axis {axis} must be a positive multiple of {x.itemsize} bytes,"
+                f" at most {most}, got {stride} bytes; try a copy"
             )

@@ -158,7 +158,8 @@ def block_scales(
     assert operands.scale_a is not None
     assert operands.scale_b is not None
     of_columns = columns // SCALE_BLOCK if problem.scale == "block" else columns
-    return operands.scale_a[rows, block], operands.scale_b[of_columns, block]
+    found = operands.scale_a[rows, block], operands.scale_b[of_columns, block]
+    return found[0].astype(np.float32), found[1].astype(np.float32)
 
 
 def _chain(problem: Gemm, a: Array, b: Array, c: Array, unit: str) -> Array:

@@ -24,7 +24,7 @@ def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
     if problem.scale != "none":
         fills = (
             ("zeros", "zeros")
-            if problem.scale in MICRO_SCALES
+            if problem.scale in MICRO_SCALES or getattr(problem, "scale_format", "f32") != "f32"
             else ("random:f32:2", "random:f32:3")
         )
         for name, fill in zip(("scale_a", "scale_b"), fills, strict=True):
@@ -56,4 +56,4 @@ def _scale_bytes(problem: Gemm | GroupedGemm, name: str) -> int:
         return 4 * problem.scale_length(name)
     if problem.scale in MICRO_SCALES:
         return packed_scale_bytes(*getattr(problem, f"{name}_shape"))
-    return 4 * int(getattr(problem, f"{name}_length"))
+    return problem.scale_bytes * int(getattr(problem, f"{name}_length"))

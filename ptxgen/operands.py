@@ -37,7 +37,7 @@ class Operands:
     b: Array
     scale_a: Array | None
     """float32 of the shape that the problem says, or None without scales. A matrix of block scales
-    is a view with the problem's strides; micro scales are of their own format, not packed."""
+    is a view with the problem's strides, but for ue8m0x4; what is packed in memory is not here."""
     scale_b: Array | None
     c: Array | None = None
     """C as the epilogue says, a view whose gaps hold NaN; or None."""
@@ -68,7 +68,8 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
         name = getattr(problem, operand)
         if problem.scale in BLOCK_SCALES:
             wide = problem.scale == "block" and operand == "b"
-            q, scale = quantize_blocks(x, name, SCALE_BLOCK if wide else 1)
+            powers = "f32" if problem.scale_format == "f32" else "ue8m0"
+            q, scale = quantize_blocks(x, name, SCALE_BLOCK if wide else 1, scale_name=powers)
         elif problem.scale in MICRO_SCALES:
             q, scale = quantize_micro(x, name, *MICRO_SCALES[problem.scale])
         elif problem.scale == "tensor":
@@ -133,6 +134,8 @@ def _integers(problem: Gemm, rng: np.random.Generator) -> Operands:
 def _scale_dtype(problem: Gemm) -> "np.dtype[Any]":
     if problem.scale in MICRO_SCALES:
         return scale_dtype(MICRO_SCALES[problem.scale][1])
+    if problem.scale_format != "f32":
+        return scale_dtype("ue8m0")
     return np.dtype(np.float32)
 
 
@@ -142,7 +145,8 @@ def _place(
     """Put [M,K] and [N,K] values into their stored layouts and strides."""
     a = a if problem.layout[0] == "n" else a.T
     b = b if problem.layout[1] == "t" else b.T
-    if problem.scale in BLOCK_SCALES and scale_a is not None and scale_b is not None:
+    strided = problem.scale in BLOCK_SCALES and problem.scale_format != "ue8m0x4"
+    if strided and scale_a is not None and scale_b is not None:
         scale_a = with_strides(scale_a, problem.scale_a_strides)
         scale_b = with_strides(scale_b, problem.scale_b_strides)
     return Operands(

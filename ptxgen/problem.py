@@ -21,6 +21,9 @@ a power of two (OCP Microscaling), ue4m3 an e4m3 without sign."""
 SCALES = ("none", "tensor", "rowcol", *BLOCK_SCALES, *MICRO_SCALES)
 SCALE_BLOCK = 128
 """Elements along K (and, for `block`, along N) that share one scale."""
+SCALE_FORMATS = {"f32": 4, "ue8m0": 1, "ue8m0x4": 4}
+"""Formats of block scales -> bytes of one element. ue8m0: powers of two, a byte each; ue8m0x4: four
+of them, of blocks of K that follow each other, in one int32, the first in its low byte."""
 ACCUMULATES = ("fast", "promoted")
 FP8 = ("e4m3", "e5m2")
 NARROW_FLOATS = (*FP8, "e2m3", "e3m2", "e2m1")
@@ -74,9 +77,11 @@ class Gemm:
     d_alignment: int = 256
     alpha: float = 1.0
     scale_a_strides: tuple[int, int] = (0, 0)
-    """block and group: elements of scale_a from one row to the next, and from one block of K to the
-    next. (0, 0) = dense rows. Likewise scale_b_strides."""
+    """block and group: elements of scale_a from one row to the next, and from one block of K (or
+    four, if ue8m0x4) to the next. (0, 0) = dense rows. Likewise scale_b_strides."""
     scale_b_strides: tuple[int, int] = (0, 0)
+    scale_format: str = "f32"
+    """Format of block scales, see SCALE_FORMATS."""
     epilogue: Epilogue = field(default_factory=Epilogue)
 
     def __post_init__(self) -> None:
@@ -105,6 +110,7 @@ class Gemm:
         for name, allowed in (
             ("layout", LAYOUTS),
             ("scale", SCALES),
+            ("scale_format", tuple(SCALE_FORMATS)),
             ("accumulate", ACCUMULATES),
         ):
             if getattr(self, name) not in allowed:
@@ -113,10 +119,15 @@ class Gemm:
                 )
         self._check_dtypes()
         self._check_micro_scales()
+        if self.scale_format != "f32" and self.scale not in BLOCK_SCALES:
+            raise ProblemError(
+                f"scale_format={self.scale_format} is one of block scales; scale must be "
+                f"{' or '.join(BLOCK_SCALES)}, got {self.scale}"
+            )
         self.epilogue.check_d(self.d, self.n)
         for name in ("scale_a", "scale_b"):
             if getattr(self, f"{name}_strides") == (0, 0):
-                object.__setattr__(self, f"{name}_strides", (self.k_blocks, 1))
+                object.__setattr__(self, f"{name}_strides", (self._scale_words(self.k_blocks), 1))
         for name in ("a", "b", "c", "d"):
             columns = getattr(self, f"{name}_shape")[1]
             stride = getattr(self, f"{name}_stride")
@@ -236,7 +247,7 @@ class Gemm:
 
     @property
     def scale_a_shape(self) -> tuple[int, ...]:
-        """Shape of scale_a (float32; bytes if micro scales)."""
+        """Shape of scale_a (float32; UE8M0, not packed, if so; bytes if micro scales)."""
         return self._scale_shape(self.m, 1)
 
     @property
@@ -266,7 +277,17 @@ class Gemm:
             return shape[0] * shape[1]
         if len(shape) == 1 or 0 in shape:
             return shape[0] if len(shape) == 1 else 0
-        return sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
+        rows, blocks = shape
+        return (rows - 1) * strides[0] + (self._scale_words(blocks) - 1) * strides[1] + 1
+
+    def _scale_words(self, blocks: int) -> int:
+        """Elements that hold the scales of so many blocks of K."""
+        return -(-blocks // 4) if self.scale_format == "ue8m0x4" else blocks
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of one element of scale_a or scale_b."""
+        return 1 if self.scale in MICRO_SCALES else SCALE_FORMATS[self.scale_format]
 
     @property
     def flop(self) -> int:
@@ -281,7 +302,7 @@ class Gemm:
             + dtype(self.b).packed_bytes(self.n * self.k)
             + dtype(self.d).packed_bytes(self.m * self.d_columns)
             + (dtype(self.c).packed_bytes(self.m * self.n) if self.c != "none" else 0)
-            + (1 if self.scale in MICRO_SCALES else 4) * (self.scale_a_length + self.scale_b_length)
+            + self.scale_bytes * (self.scale_a_length + self.scale_b_length)
         )
 
     def reference(

@@ -64,9 +64,9 @@ def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
 
 
 def quantize_blocks(
-    x: Array, name: str, rows_per_scale: int = 1, k_per_scale: int = 128
+    x: Array, name: str, rows_per_scale: int = 1, k_per_scale: int = 128, scale_name: str = "f32"
 ) -> tuple[Array, Array]:
-    """x of shape [rows, k] -> (q of dtype `name`, float32 scales, one per block).
+    """x of shape [rows, k] -> (q of dtype `name`, scales, one per block: float32, or ue8m0).
 
     Scales have shape [ceil(rows / rows_per_scale), ceil(k / k_per_scale)]: 1 x 128 blocks for
     activations, 128 x 128 for weights. A zero block gets scale 1.
@@ -84,8 +84,16 @@ def quantize_blocks(
         k_per_scale,
     )
     scale = _scale(blocks.max(axis=(1, 3), initial=0.0), name)
+    kind: np.dtype[Any] = np.dtype(np.float32)
+    if scale_name == "ue8m0":
+        scale, kind = _power_above(scale), scale_dtype(scale_name)
     full = scale.repeat(rows_per_scale, 0).repeat(k_per_scale, 1)[:rows, :k]
-    return cast(np.asarray(x, np.float64) / full, name), scale.astype(np.float32)
+    return cast(np.asarray(x, np.float64) / full, name), scale.astype(kind)
+
+
+def _power_above(scale: Array) -> Array:
+    """The least powers of two that are no smaller, within UE8M0."""
+    return np.asarray(np.exp2(np.clip(np.ceil(np.log2(scale)), -127, 127)))
 
 
 def interleave_halves(gates: Array, values: Array) -> Array:
@@ -129,7 +137,7 @@ def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tu
     wanted = _scale(blocks.max(axis=2, initial=0.0), name)
     kind = scale_dtype(scale_name)
     if scale_name == "ue8m0":
-        wanted = np.exp2(np.clip(np.ceil(np.log2(wanted)), -127, 127))
+        wanted = _power_above(wanted)
     scales = np.clip(wanted, None, 448.0 if scale_name == "ue4m3" else None).astype(kind)
     scales = np.where(scales.astype(np.float64) > 0, scales, np.asarray(1.0, kind))
     full = scales.astype(np.float64).repeat(k_per_scale, 1)[:, :k]

@@ -15,7 +15,7 @@ from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import ArgumentError, LaunchError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Device, Launch
-from ptxgen.operands import POISON, Operands, make_operands
+from ptxgen.operands import POISON, Operands, make_operands, with_strides
 from ptxgen.packing import storage
 from ptxgen.problem import MICRO_SCALES, Gemm
 from ptxgen.quantize import numpy_dtype
@@ -229,8 +229,11 @@ def buffer_contents(problem: Gemm, operands: Operands) -> Mapping[str, bytes]:
     for name, scale in (("scale_a", operands.scale_a), ("scale_b", operands.scale_b)):
         if scale is not None and problem.scale in MICRO_SCALES:
             contents[name] = pack_scales(scale).tobytes()
+        elif scale is not None and problem.scale_format == "ue8m0x4":
+            contents[name] = _packed_words(problem, name, scale)
         elif scale is not None:
-            contents[name] = _storage(scale, "f32", 4 * getattr(problem, f"{name}_length"))
+            nbytes = problem.scale_bytes * getattr(problem, f"{name}_length")
+            contents[name] = _bytes_of(scale, nbytes)
     return contents
 
 
@@ -240,8 +243,23 @@ def _storage(x: Any, name: str, nbytes: int) -> bytes:
         return b""
     if dtype(name).is_packed:
         return storage(x, name)
+    return _bytes_of(x, nbytes)
+
+
+def _bytes_of(x: Any, nbytes: int) -> bytes:
+    """The bytes from the first to past the last element of a view."""
+    if not nbytes:
+        return b""
     words = x.view(f"u{x.itemsize}")  # as_strided does not know every type of ml_dtypes
     return np.lib.stride_tricks.as_strided(words, (nbytes // x.itemsize,), (x.itemsize,)).tobytes()
+
+
+def _packed_words(problem: Gemm, name: str, scale: Any) -> bytes:
+    """UE8M0 scales [rows, blocks], four to a word, with the problem's strides."""
+    padded = np.pad(scale.view(np.uint8), ((0, 0), (0, -scale.shape[1] % 4)))
+    words = np.ascontiguousarray(padded).view(np.uint32)
+    placed = with_strides(words, getattr(problem, f"{name}_strides"))
+    return _bytes_of(placed, 4 * int(getattr(problem, f"{name}_length")))
 
 
 def _poisoned_scales(problem: Gemm, raw: Any, start: int) -> tuple[Any, int]:

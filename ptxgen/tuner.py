@@ -27,7 +27,7 @@ from ptxgen.tuning_table import Environment, Row, TuningTable, config_json, new_
 
 REPRODUCED = (
     "m", "n", "k", "a", "b", "d", "layout", "scale", "accumulate", "a_stride", "b_stride",
-    "d_stride", "alpha",
+    "d_stride", "alpha", "scale_format",
 )  # fmt: skip
 """Fields of a problem that are options of the command line."""
 EPILOGUE_REPRODUCED = ("c", "beta", "bias", "bias_dtype", "activation", "amax", "d_scale")

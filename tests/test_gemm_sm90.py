@@ -141,6 +141,29 @@ def test_block_scales_are_exact(device: Device, scale: str, tile_n: int, major: 
     assert is_exact(device, problem, gemm_sm90.default_config(problem, tile_n=tile_n))
 
 
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("scale_format", ["ue8m0", "ue8m0x4"])
+@pytest.mark.parametrize(
+    ("scale", "chosen"),
+    [
+        ("block", {"tile_n": 128}),
+        ("group", {"tile_n": 64}),
+        ("block", {"tile_n": 40, "split_k": 4}),
+    ],
+)
+def test_ue8m0_block_scales_are_exact(
+    device: Device, scale: str, chosen: dict[str, int], scale_format: str, major: str
+) -> None:
+    m, n, k = 131, 264, 8 * 128 + 48
+    rows_b = -(-n // 128) if scale == "block" else n
+    strides: dict[str, Any] = {} if major == "k" else {
+        "scale_a_strides": (1, m + 5), "scale_b_strides": (1, rows_b + 1)
+    }  # fmt: skip
+    problem = Gemm(m, n, k, "e4m3", "e5m2", scale=scale, accumulate="promoted",
+                   scale_format=scale_format, **strides)  # fmt: skip
+    assert is_exact(device, problem, gemm_sm90.default_config(problem, **chosen))
+
+
 @pytest.mark.parametrize("k_blocks", [1, 2, 3, 4, 5])
 def test_block_scales_are_exact_for_any_number_of_k_tiles(device: Device, k_blocks: int) -> None:
     problem = Gemm(192, 72, 128 * k_blocks, "e4m3", "e4m3", scale="block", accumulate="promoted")

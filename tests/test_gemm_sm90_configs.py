@@ -33,6 +33,7 @@ CORNERS: dict[str, list[Any]] = {
     "swizzle": [0, 32, 64, 128],
     "cluster": [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 8)],
     "stages": [1, 2, None],
+    "scale_format": ["f32", "ue8m0"],
     "epilogue": [
         {}, {"c": "bf16"}, {"c": "f32", "bias": "column", "bias_dtype": "f16"},
         {"bias": "column", "activation": "gelu"}, {"bias": "row", "amax": True},
@@ -58,8 +59,10 @@ def corner_configs(count: int) -> list[Config]:
             "split_k": split_k, "store": c["store"],
         } | ({"stages": c["stages"]} if c["stages"] else {})  # fmt: skip
         try:
-            problem = Gemm(512, 512, 512, a, b, c["d"], c["layout"], c["scale"], c["accumulate"],
-                           epilogue=Epilogue(**c["epilogue"]))  # fmt: skip
+            problem = Gemm(
+                512, 512, 512, a, b, c["d"], c["layout"], c["scale"], c["accumulate"],
+                scale_format=c["scale_format"], epilogue=Epilogue(**c["epilogue"]),
+            )  # fmt: skip
             found[gemm_sm90.default_config(problem, **chosen)] = None
         except (ConfigError, ProblemError):
             continue
@@ -71,8 +74,10 @@ def plan_of(config: Config) -> Plan:
         c=config.c, bias=config.bias, bias_dtype=config.bias_dtype, activation=config.activation,
         amax=config.amax, d_scale=config.d_scale,
     )  # fmt: skip
-    problem = Gemm(512, 512, 512, config.a, config.b, config.d, config.layout, config.scale,
-                   config.accumulate, epilogue=epilogue)  # fmt: skip
+    problem = Gemm(
+        512, 512, 512, config.a, config.b, config.d, config.layout, config.scale,
+        config.accumulate, scale_format=config.scale_format, epilogue=epilogue,
+    )  # fmt: skip
     return gemm_sm90.plan(problem, config)
 
 

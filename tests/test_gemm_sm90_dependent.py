@@ -126,4 +126,4 @@ def test_weights_are_loaded_before_the_wait() -> None:
     text = render(link_of(Gemm(136, 128, 128), {})).text
     producer = text[text.index("// ---- producer") : text.index("// ---- consumer")]
     waits = producer.index("griddepcontrol.wait")
-    assert producer.index("[%b_map") < waits < producer.index("[%a_map")
+    assert producer.index("[%b_map, {") < waits < producer.index("[%a_map, {")

@@ -23,6 +23,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (BLOCK, {"split_k": 4, "tile_n": 40}),
     (GROUP, {"split_k": 8, "tile_m": 64, "tile_n": 64}),
     (BLOCK, {"cluster_m": 2, "tile_n": 48}),
+    ({**BLOCK, "scale_format": "ue8m0"}, {"tile_n": 48, "stages": 2}),
+    ({**GROUP, "scale_format": "ue8m0x4"}, {"tile_n": 64, "cluster_m": 2}),
     ({**BLOCK, "d": "f32"}, {"store": "global", "tile_n": 96}),
     ({**FP8, "scale": "rowcol"}, {"split_k": 2}),
     ({**FP8, "scale": "rowcol"}, {"stages": 1, "store": "tma"}),

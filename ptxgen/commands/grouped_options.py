@@ -109,8 +109,10 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
     Raises: UsageError if an option is among them that groups do not have; ArgumentError,
     ProblemError, ConfigError.
     """
-    why = "groups have layout nt, and no epilogue but D = alpha * sums; try gemm, or without"
-    refuse_given(("layout", *EPILOGUE_OPTIONS), why)
+    why = (
+        "groups have layout nt, f32 scales, no epilogue but D = alpha * sums; try gemm, or without"
+    )
+    refuse_given(("layout", "scale_format", *EPILOGUE_OPTIONS), why)
     mode, groups = values["mode"], values["groups"]
     rows = _rows(values["rows"], groups)
     m, k = values["m"], values["k"]

@@ -12,7 +12,7 @@ from ptxgen.arch import ARCHS, arch
 from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import grouped_sm90, kernel_for, passed_over, target_fields
-from ptxgen.problem import ACCUMULATES, LAYOUTS, OUTPUTS, PAIRS, SCALES, Gemm
+from ptxgen.problem import ACCUMULATES, LAYOUTS, OUTPUTS, PAIRS, SCALE_FORMATS, SCALES, Gemm
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,6 +75,9 @@ _PROBLEM = (
                  help="How A and B are stored. A: n [M,K], t [K,M]. B: n [K,N], t [N,K]."),
     click.option("--scale", type=click.Choice(SCALES), default="none", show_default=True,
                  help="Scale factors of A and B."),
+    click.option("--scale-format", type=click.Choice(list(SCALE_FORMATS)), default="f32",
+                 show_default=True,
+                 help="Format of block scales. ue8m0x4: four exponents in one int32."),
     click.option("--accumulate", type=click.Choice(ACCUMULATES), default="fast", show_default=True,
                  help="fast: in the tensor core; promoted: FP32 sums of 128-K partial sums."),
     click.option("--alpha", type=float, default=1.0, show_default=True, help="Factor of D."),
@@ -179,7 +182,9 @@ def refuse_given(names: Collection[str], why: str) -> None:
 
     Raises: UsageError that names them.
     """
-    context = click.get_current_context()
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return  # no command line: nothing was given
     given = [
         parameter.opts[0]
         for parameter in context.command.params

@@ -10,7 +10,18 @@ from ptxgen.problem import FP8, Gemm
 
 EPILOGUE = ("c", "bias", "bias_dtype", "activation", "amax", "d_scale")
 """Fields that an epilogue decides; a kernel without them has none but D = alpha * sums."""
-DECIDED = ("mode", "index", "a", "b", "d", "layout", "scale", "accumulate", *EPILOGUE)
+DECIDED = (
+    "mode",
+    "index",
+    "a",
+    "b",
+    "d",
+    "layout",
+    "scale",
+    "accumulate",
+    "scale_format",
+    *EPILOGUE,
+)
 """Fields that a problem decides in every Config that has them."""
 
 
@@ -21,6 +32,8 @@ def static_fields(problem: Gemm | GroupedGemm, config_type: type[Any]) -> dict[s
     }
     if isinstance(problem, Gemm):
         values |= {name: getattr(problem.epilogue, name) for name in EPILOGUE}
+        # packed or not: the same kernel, other strides
+        values["scale_format"] = problem.scale_format.removesuffix("x4")
     else:
         values |= {"index": index_kind(problem), "layout": "nt"}
     return {name: values[name] for name in DECIDED if name in config_type.__dataclass_fields__}
@@ -44,11 +57,16 @@ def check_agrees(problem: Gemm | GroupedGemm, config: Any) -> None:
             )
 
 
-def check_plain_epilogue(problem: Gemm, kernel: str) -> None:
-    """Refuse what follows the sums in a problem for a kernel that has nothing but alpha.
+def check_plain(problem: Gemm, kernel: str) -> None:
+    """Refuse what only gemm_sm90 has: an epilogue beyond alpha, an 8-bit D, UE8M0 block scales.
 
     Raises: ConfigError.
     """
+    if problem.scale_format != "f32":
+        raise ConfigError(
+            f"{kernel} reads block scales of f32, got scale_format={problem.scale_format}; try "
+            "arch=sm_90a and swap_ab off"
+        )
     if problem.epilogue != Epilogue() or problem.d in FP8:
         raise ConfigError(
             f"{kernel} has no epilogue but D = alpha * sums, and no 8-bit D, got d={problem.d} and "

@@ -8,7 +8,7 @@ from ptxgen.arch import arch
 from ptxgen.config_rules import GRIDS_KEPT, check_smem, check_values, first_legal, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_known, check_plain_epilogue, static_fields
+from ptxgen.kernels.agreement import check_known, check_plain, static_fields
 from ptxgen.layout import align_up
 from ptxgen.micro_kinds import MICRO_KINDS, check_micro_kind, micro_kind
 from ptxgen.problem import FP8, INTEGERS, MICRO_SCALES, NARROW_FLOATS, Gemm
@@ -341,7 +341,7 @@ def check_operands(problem: Gemm) -> None:
 
     Raises: ConfigError.
     """
-    check_plain_epilogue(problem, NAME)
+    check_plain(problem, NAME)
     if problem.a not in OPERANDS or problem.b not in OPERANDS or problem.d not in OUTPUTS:
         raise ConfigError(
             f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "

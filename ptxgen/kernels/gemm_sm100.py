@@ -18,7 +18,7 @@ from ptxgen.arch import arch
 from ptxgen.config_rules import GRIDS_KEPT, check_tile_k, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_agrees, check_known, check_plain_epilogue, static_fields
+from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
 from ptxgen.layout import MMA_K_BYTES, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operand
 from ptxgen.plans import Plan
@@ -225,7 +225,7 @@ def check_operands(problem: Gemm) -> None:
 
     Raises: ConfigError.
     """
-    check_plain_epilogue(problem, NAME)
+    check_plain(problem, NAME)
     if problem.a not in (*KINDS, *NARROW_FLOATS, *INTEGERS):
         raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
     if problem.scale not in SCALES:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ptxgen.arch import arch
 from ptxgen.config_rules import with_most_stages
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_agrees, check_known, check_plain_epilogue, static_fields
+from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
 from ptxgen.kernels.blockscaled_config import (
     NAME,
     TILE_K_BYTES,
@@ -74,7 +74,7 @@ def check_operands(problem: Gemm) -> None:
 
     Raises: ConfigError.
     """
-    check_plain_epilogue(problem, NAME)
+    check_plain(problem, NAME)
     if problem.scale not in MICRO_SCALES:
         raise ConfigError(
             f"{NAME} has no scale={problem.scale}; must be one of {', '.join(MICRO_SCALES)}"

@@ -66,7 +66,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
                 else "promotion_plain" if config.scale != "block"
                 else "promotion_block"
             ),
-            "mover": "mover_scales",
+            "mover": "mover_scales" if config.scale_format == "f32" else "mover_scales_ue8m0",
             "epilogue": (
                 "epilogue_split" if config.split_k > 1
                 else "epilogue_global" if config.store == "global"
@@ -99,8 +99,8 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
             params.append(Param(name, "pointer", name))
             if config.block_scaled:
                 row, k = getattr(problem, f"{name}_strides")
-                params.append(Param(f"{name}_row_bytes", "u32", 4 * row))
-                params.append(Param(f"{name}_k_bytes", "u32", 4 * k))
+                params.append(Param(f"{name}_row_bytes", "u32", problem.scale_bytes * row))
+                params += _k_step_params(problem, name, k)
     params += [
         *_epilogue_params(problem),
         Param("m", "u32", problem.m),
@@ -127,6 +127,18 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         buffers=operand_buffers(problem),
         overlaps_previous=config.dependent_launch,
     )
+
+
+def _k_step_params(problem: Gemm, name: str, stride: int) -> list[Param]:
+    """How far the scales of one block of K lie from those of the next; of bytes, also how far those
+    of four blocks lie from those of the next four, which are in other words if they are packed."""
+    if problem.scale_format == "f32":
+        return [Param(f"{name}_k_bytes", "u32", 4 * stride)]
+    packed = problem.scale_format == "ue8m0x4"
+    return [
+        Param(f"{name}_k_bytes", "u32", 1 if packed else stride),
+        Param(f"{name}_k4_bytes", "u32", 4 * stride),
+    ]
 
 
 def _epilogue_params(problem: Gemm) -> list[Param]:

@@ -3,7 +3,7 @@
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
-from ptxgen.kernels.agreement import check_agrees, check_plain_epilogue
+from ptxgen.kernels.agreement import check_agrees, check_plain
 from ptxgen.kernels.grouped_config import NAME, Config
 from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operand
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
@@ -31,7 +31,7 @@ def check_operands(problem: GroupedGemm | Gemm) -> None:
     Raises: ConfigError.
     """
     if isinstance(problem, Gemm):
-        check_plain_epilogue(problem, NAME)
+        check_plain(problem, NAME)
     problem = one_group(problem)
     check_formats(problem)
     if problem.mode == "kgrouped":

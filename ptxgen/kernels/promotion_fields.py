@@ -123,6 +123,8 @@ def mover_fields(entries: tuple[int, int], offsets: tuple[int, int]) -> dict[str
                 "pointer": f"%{operand}_pointer{i}",
                 "nbytes": f"%{operand}_bytes{i}",
                 "used": f"%{operand}_used{i}",
+                "inside": f"%{operand}_inside{i}",
+                "next": f"%{operand}_next{i}",
             }
             for i, first in enumerate(firsts)
         ]

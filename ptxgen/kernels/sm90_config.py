@@ -36,6 +36,9 @@ EPILOGUE_REGISTERS = {"c": 16, "bias": 8, "activation": 8, "amax": 8, "d_scale":
 """Registers more for each part of an epilogue."""
 AHEAD_FACTOR = 3
 """By which they are more where ptxas works ahead: on other blocks of rows, on scales of columns."""
+MOST_UE8M0_ROWS = 128
+"""Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
+Measured: ptxas 13.0 and 13.5."""
 PARTIALS_BARRIER_BYTES = 16
 STORES = ("tma", "deferred", "global")
 
@@ -72,6 +75,8 @@ class Config(WgmmaConfig):
     """Rows of A that TMA loads of a tile of 64 rows, for problems that have no more: 8, 16 or 32;
     the rest of the tile stays zero. 0: all of them. TMA takes longer for a row outside the matrix
     than for one that it reads (measured on an H200)."""
+    scale_format: str = "f32"
+    """Format of block scales in memory: f32 or ue8m0 (a byte each)."""
     dependent_launch: bool = False
     """Whether the kernel may start before the one before it on the stream ends: it then loads B of
     its first k-tiles, and waits before it reads anything else or writes D."""
@@ -98,6 +103,7 @@ class Config(WgmmaConfig):
                 f"c{self.cluster_m}x{self.cluster_n}x{self.split_k}", f"w{self.warpgroups}",
                 f"swizzle{self.swizzle_bytes}", self.store,
                 *([f"a{self.a_rows}"] if self.a_rows else []),
+                *([self.scale_format] if self.scale_format != "f32" else []),
                 *(["dependent"] if self.dependent_launch else []),
                 *(name for name, used in epilogue.items() if used),
             )
@@ -289,6 +295,12 @@ class Config(WgmmaConfig):
                 f"stages={self.stages}, accumulate={self.accumulate}; try store=tma"
             )
         self.check_block_scales()
+        if self.scale_format != "f32" and self.tile_m > MOST_UE8M0_ROWS and self.warpgroups > 1:
+            raise ConfigError(
+                f"tile_m={self.tile_m} with scale_format={self.scale_format} must be at most "
+                f"{MOST_UE8M0_ROWS}: the warp that converts scales keeps one of each in registers, "
+                f"of which it has {self.producer_registers}; try tile_m={MOST_UE8M0_ROWS}"
+            )
         self._check_epilogue()
         self._check_registers()
         check_smem(self, TARGET)

@@ -22,12 +22,14 @@ def block_scale_fields(config: Config, regions: dict[str, int]) -> dict[str, obj
         "scale_a": {
             "columns_per_entry": 1, "start": "%m_start", "extent": "%m", "shift": 0,
             "row_bytes": "%a_row_bytes", "matrix": "%scale_a", "k_bytes": "%a_k_bytes",
+            "step": "%a_step",
             "entries": config.tile_m, "offset": 0,
         },
         "scale_b": {
             "columns_per_entry": config.columns_per_scale, "start": "%n_start", "extent": "%n",
             "shift": 0 if config.scale == "group" else SCALE_BLOCK.bit_length() - 1,
             "row_bytes": "%b_row_bytes", "matrix": "%scale_b", "k_bytes": "%b_k_bytes",
+            "step": "%b_step",
             "entries": entries_b, "offset": offset_b,
         },
     }  # fmt: skip
