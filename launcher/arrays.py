@@ -206,6 +206,11 @@ def _cuda_interface(array: Any) -> dict[str, Any] | None:
 
 
 def _numpy_operand(array: "np.ndarray[Any, Any]", name: str) -> Operand:
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"{name}: masked arrays are not supported, as their masks would be ignored; try "
+            f"{name}.filled(0)"
+        )
     if not array.dtype.isnative:
         raise ArgumentError(
             f"{name}: byte order must be that of this machine, got {array.dtype.str}; try"

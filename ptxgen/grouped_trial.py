@@ -1,5 +1,6 @@
 """One run of a grouped kernel on a device, with every group's result checked."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,20 +45,23 @@ def run_operands(
 def run_grouped(
     problem: GroupedGemm, sizes: Array | None, launch: Launch, ptx: str, device: Device, *,
     tile: tuple[int, int] = (64, 64), data: str = "random", seed: int = 0, exact: bool = False,
-    unit: str = "wgmma",
+    unit: str = "wgmma", tell: Callable[[str], None] = lambda what: None,
 ) -> Trial:  # fmt: skip
     """Run `ptx` on operands made from `data` and `seed`, and check every group's D.
 
-    sizes: what the device reads. tile, exact, unit: as for `ptxgen.trial.run_gemm`. kgrouped: D
-    holds zeros before, or integers where data are integers.
+    sizes: what the device reads. tile, exact, unit, tell: as for `ptxgen.trial.run_gemm`.
+    kgrouped: D holds zeros before, or integers where data are integers.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
+    tell("making A and B")
     operands = make_grouped_operands(problem, sizes, data, seed)
     if operands.c is not None and data != "integers":
         operands = replace(operands, c=np.zeros_like(operands.c))
     emulated = device.name == "emulator"
+    tell("running the kernel")
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
+    tell("checking D")
     exact = exact or not emulated or data == "integers"
     worst, group = NOTHING, 0
     elements = mismatches = 0

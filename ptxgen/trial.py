@@ -77,21 +77,26 @@ def run_gemm(
     exact: bool = False,
     unit: str = "wgmma",
     k_parts: Sequence[tuple[int, int]] | None = None,
+    tell: Callable[[str], None] = lambda what: None,
 ) -> Trial:
     """Run `ptx` on operands made from `data` and `seed` (see `make_operands`), and check D.
 
     tile: tile_m and tile_n of the kernel, whose edges are looked at. exact: the device sums as a
     tensor core does, so that a sample must be equal bit for bit; sums of integers always must.
-    unit: the tensor core's instruction, and k_parts: the parts of K; see `exact_result`.
+    unit: the tensor core's instruction, and k_parts: the parts of K; see `exact_result`. tell: is
+    told what begins.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
     if not math.isfinite(problem.alpha):
         raise ArgumentError(f"alpha must be finite for a result to be checked, got {problem.alpha}")
+    tell("making A and B")
     operands = make_operands(problem, data, seed)
     emulated = device.name == "emulator"
+    tell("running the kernel")
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
     exact = exact or not emulated or data == "integers"
+    tell("checking D")
     verdict = verify(problem, operands, run.d, exact=exact, tile=tile, seed=seed, unit=unit,
                      k_parts=k_parts, d_scale=run.d_scale, amax=run.amax)  # fmt: skip
     first, last = run.seconds[0], run.seconds[-1]

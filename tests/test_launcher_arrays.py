@@ -43,6 +43,11 @@ class Interface:
         self.device = type("Device", (), {"id": 2})()
 
 
+def test_a_masked_numpy_array_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"x: masked arrays .* try x.filled\(0\)"):
+        as_operand(np.ma.masked_array(np.zeros((4, 8), np.float32), mask=True), "x")
+
+
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [

@@ -114,11 +114,11 @@ def _run_gemm(
 
     selection, device = select(values), open_device(device_name, exact)
 
-    def run(launch: Any, ptx: str, config: Any) -> Any:
+    def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_gemm(
             selection.problem, launch, ptx, device, tile=(config.tile_m, config.tile_n),
             data=data, seed=seed, exact=exact, unit=unit_of(config),
-            k_parts=k_parts(config, selection.problem),
+            k_parts=k_parts(config, selection.problem), tell=tell,
         )  # fmt: skip
 
     run_and_report(selection, device, run, data, seed, as_json)
@@ -132,11 +132,11 @@ def _run_grouped(
 
     selection, device = select_grouped(values), open_device(device_name, exact)
 
-    def run(launch: Any, ptx: str, config: Any) -> Any:
+    def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_grouped(
             selection.problem, selection.sizes, launch, ptx, device,
             tile=(config.tile_m, config.tile_n), data=data, seed=seed, exact=exact,
-            unit=selection.kernel.UNIT,
+            unit=selection.kernel.UNIT, tell=tell,
         )  # fmt: skip
 
     run_and_report(selection, device, run, data, seed, as_json)
@@ -152,6 +152,7 @@ def _run_file(
 ) -> None:
     from hashlib import sha256
 
+    from ptxgen.commands.progress import progress_shown
     from ptxgen.launch import Launch
     from ptxgen.trial import digest, run_launch
 
@@ -162,7 +163,9 @@ def _run_file(
             raise ArgumentError(f"--save {name}: must be a buffer that the kernel writes")
     with output_files(*save.values()) as files:
         device = open_device(device_name, exact)
-        seconds, outputs = run_launch(launch, ptx, device)
+        with progress_shown(device) as progress:
+            progress.tell("running the kernel")
+            seconds, outputs = run_launch(launch, ptx, device)
         for name, file in zip(save, files, strict=True):
             assert file is not None
             file.write(outputs[name])

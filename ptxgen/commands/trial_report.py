@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ptxgen.commands.output import finite, print_facts, print_json
+from ptxgen.commands.progress import progress_shown
 from ptxgen.errors import EmulationError, PtxError, WrongResultError
 from ptxgen.launch import Device, Launch
 from ptxgen.trial import Trial, digest
@@ -12,14 +13,15 @@ from ptxgen.trial import Trial, digest
 def run_and_report(
     selection: Any,
     device: Device,
-    run: Callable[[Launch, str, Any], Trial],
+    run: Callable[[Launch, str, Any, Callable[[str], None]], Trial],
     data: str,
     seed: int,
     as_json: bool,
 ) -> None:
     """Plan and render the selection's config for the device, run it, and print what came of it.
 
-    run: takes launch, PTX and config. data, seed: what the operands were made from.
+    run: takes launch, PTX, config, and whom to tell what begins. data, seed: what the operands
+    were made from.
 
     Raises: WrongResultError if D is wrong or anything else was written; as the parts that it uses.
     """
@@ -30,7 +32,8 @@ def run_and_report(
     plan = selection.kernel.plan(selection.problem, config, *sms)
     rendered = render(plan)
     try:
-        trial = run(plan.launch, rendered.text, config)
+        with progress_shown(device) as progress:
+            trial = run(plan.launch, rendered.text, config, progress.tell)
     except (PtxError, EmulationError) as error:
         raise rendered.located(error)  # noqa: B904 (it is the same error)
     sha256 = digest(rendered.text)

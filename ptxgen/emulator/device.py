@@ -1,6 +1,6 @@
 """EmulatorDevice: the emulator behind the protocol that GPUs have too; `run` for one launch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ class EmulatorDevice:
     def __init__(self, options: Options | None = None, observer: Observer | None = None) -> None:
         self.options = options or Options()
         self.observer = observer
+        self.progress: Callable[[int, int], None] | None = None
+        """Told how many clusters of how many are done."""
         self.memory = GlobalMemory(track=observer is not None)
         self.num_instructions = 0
         """Warp instructions of all launches so far."""
@@ -76,6 +78,7 @@ class EmulatorDevice:
         try:
             self.memory.write(base, pack_parameters(image, launch, addresses))
             machine = Machine(image, launch, self.memory, symbols, base, self.options, observer)
+            machine.progress = self.progress
             try:
                 machine.run()
             finally:

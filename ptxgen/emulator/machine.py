@@ -3,7 +3,8 @@
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import prod
 
 import numpy as np
 
@@ -75,6 +76,9 @@ class Machine:
         """Warp instructions executed."""
         self.printed: list[str] = []
         """What device code printed."""
+        self.progress: Callable[[int, int], None] | None = None
+        """Told how many clusters of how many are done."""
+        self._clusters_done = 0
         self.current: Warp | None = None
         self._time = 0
         self._grid_workspace = 0
@@ -307,6 +311,10 @@ class Machine:
         ctas = set(cluster.ctas)
         self.complete([p for p in self.pending if p.warp.cta in ctas])
         self.clusters.remove(cluster)
+        self._clusters_done += 1
+        if self.progress is not None:
+            total = prod(self.launch.grid_ctas) // prod(self.launch.cluster_ctas)
+            self.progress(self._clusters_done, total)
         self._admit(self.options.resident_clusters)
 
     # Called by generated code

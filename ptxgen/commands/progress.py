@@ -1,0 +1,56 @@
+"""How far slow work is, on stderr."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ptxgen.commands.output import note
+
+PERIOD_S = 5.0
+"""Silence that is broken."""
+
+
+class Progress:
+    """What is being done, and how much of it is done."""
+
+    def __init__(self) -> None:
+        self.tell("starting")
+
+    def tell(self, what: str) -> None:
+        """Something else is done from now on."""
+        self.what, self.done, self.total = what, 0, 0
+        self.began = time.monotonic()
+
+    def count(self, done: int, total: int) -> None:
+        """`done` of `total` clusters are done."""
+        self.done, self.total = done, total
+
+    def __str__(self) -> str:
+        seconds = time.monotonic() - self.began
+        text = f"{self.what}: {seconds:.0f} s"
+        if not self.done:
+            return text
+        left = seconds * (self.total - self.done) / self.done
+        return f"{text}, {self.done} of {self.total} clusters, about {left:.0f} s left"
+
+
+@contextmanager
+def progress_shown(device: Any) -> Iterator[Progress]:
+    """Say every few seconds what the block does, and how far the emulator is."""
+    progress, ended = Progress(), threading.Event()
+
+    def show() -> None:
+        while not ended.wait(PERIOD_S):
+            note(str(progress))
+
+    if hasattr(device, "progress"):
+        device.progress = progress.count
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield progress
+    finally:
+        ended.set()
+        thread.join()
