@@ -71,6 +71,16 @@ def test_a_small_problem_is_bound_by_memory_and_a_large_one_by_arithmetic() -> N
     assert limits == [["memory"], ["tensor cores"]]
 
 
+def test_a_choice_is_explained_beside_what_was_not_chosen() -> None:
+    size = ("--m", "4096", "--n", "2112", "--k", "7168", "--a", "e4m3", "--scale", "tensor")
+    why = read_json("inspect", "gemm", *size, "--why")["why"]
+    assert "128x176" in why["config"]
+    assert "measured" in why["choice"]
+    assert [r["us"] for r in why["ranked"]] == sorted(r["us"] for r in why["ranked"])
+    assert sum(r["configs"] for r in why["refused"]) <= why["num_refused"]
+    assert all("try" in r["example"] for r in why["refused"])
+
+
 def test_ptx_shows_its_instructions_and_resources() -> None:
     data = read_json("inspect", "-", stdin=PTX)
     assert data["opcodes"] == {"ld": 1, "st": 1, "ret": 1}

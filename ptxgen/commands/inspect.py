@@ -29,7 +29,11 @@ from ptxgen.errors import ArgumentError
 @problem_options
 @grouped_options
 @config_options
-@click.option("--why", is_flag=True, help="Of grouped: how swapping was decided, and for what.")
+@click.option(
+    "--why",
+    is_flag=True,
+    help="How the package chooses: a config for gemm, swapped or not for grouped.",
+)
 @click.option("--gpu", default="H200", show_default=True, help="GPU model that --why is about.")
 @click.option("--forms", is_flag=True, help="Of PTX: count opcodes with their modifiers.")
 @click.option("--sass", is_flag=True, help="Of a cubin: print its machine code, too.")
@@ -49,19 +53,21 @@ def command(
 
         inspect_grouped(as_json, why, gpu, values)
     elif target in TARGETS:
-        _inspect_config(as_json, values)
+        _inspect_config(as_json, why, gpu, values)
     else:
         refuse_options_of_problems(values)
         _inspect_file(target, sass, forms, as_json)
 
 
-def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
+def _inspect_config(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:
+    from ptxgen.commands.gemm_reasons import print_reasons, reasons
     from ptxgen.commands.plan_report import plan_data, print_plan
     from ptxgen.inspection.roofline import rooflines
 
     selection = select(values)
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
+    found = reasons(problem, gpu, config) if why else None
     roofs = rooflines(problem, plan.target, (config.tile_m, config.tile_n))
     if as_json:
         print_json(
@@ -71,10 +77,13 @@ def _inspect_config(as_json: bool, values: dict[str, Any]) -> None:
                 "flop": problem.flop,
                 "compulsory_bytes": problem.compulsory_bytes,
                 "roofline": [{**asdict(r), "limit": r.limit} for r in roofs],
+                **({"why": found} if found else {}),
             },
         )
         return
     print_plan(plan, config, {"problem": f"{problem.m} x {problem.n} x {problem.k}"})
+    if found is not None:
+        print_reasons(found)
     intensity = problem.flop / max(1, problem.compulsory_bytes)
     facts = (
         f"{problem.flop:.4g} FLOP, {problem.compulsory_bytes} B at least, {intensity:.4g} FLOP/B"
