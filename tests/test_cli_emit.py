@@ -139,6 +139,25 @@ def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], mess
     assert result.stdout == ""
 
 
+EXAMPLE = Path(__file__).parent.parent / "docs/examples/double_tile"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "gemm", "--why"),
+        ("emit", "grouped", "--layout", "nn"),
+        ("emit", "grouped", "--bias", "row"),
+        ("run", f"{EXAMPLE}.ptx", "--launch", f"{EXAMPLE}.json", "--seed", "3"),
+        ("check", f"{EXAMPLE}.ptx", "--launch", f"{EXAMPLE}.json", "--data", "random"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert f"Error: {[a for a in arguments if a[:2] == '--'][-1]}: " in result.stderr
+
+
 @pytest.mark.parametrize("place", ["missing/out.ptx", "file/out.ptx", "folder", "read-only"])
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch

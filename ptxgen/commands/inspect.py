@@ -10,6 +10,7 @@ from ptxgen.commands.options import (
     TARGETS,
     config_options,
     problem_options,
+    refuse_given,
     refuse_options_of_problems,
     select,
 )
@@ -43,11 +44,13 @@ def command(
 ) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
-    Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers, launch
-    and roofline. Of a file: its instructions and resources.
+    Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers and
+    launch; of gemm the roofline, too. Of a file: its instructions and resources.
     """
     if target in (*TARGETS, GROUPED) and (forms or sass):
         raise click.UsageError("--forms and --sass belong to a FILE")
+    if target != GROUPED:
+        refuse_given(("why", "gpu"), "belongs to grouped")
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 

@@ -9,6 +9,7 @@ from ptxgen.commands.options import (
     TARGETS,
     config_options,
     problem_options,
+    refuse_given,
     refuse_options_of_problems,
     select,
 )
@@ -81,6 +82,7 @@ def command(
         raise click.UsageError("a FILE needs --launch PATH, as emit --launch-out writes it")
     else:
         refuse_options_of_problems(values)
+        refuse_given(("data", "seed"), "a FILE takes its inputs from its launch description")
         _run_file(target, launch_path, device_name, exact, dict(map(_buffer_path, save)), as_json)
 
 

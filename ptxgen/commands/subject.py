@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ptxgen.commands.grouped_options import GROUPED, select_grouped
-from ptxgen.commands.options import TARGETS, refuse_options_of_problems, select
+from ptxgen.commands.options import TARGETS, refuse_given, refuse_options_of_problems, select
 from ptxgen.commands.output import read_text
 from ptxgen.launch import Launch
 from ptxgen.subjects import Subject, exercising_subjects, gemm_subject, grouped_subject
@@ -27,6 +27,7 @@ def subject_of(
     """
     if target not in (*TARGETS, GROUPED):
         refuse_options_of_problems(values)
+        refuse_given(("data",), "a FILE takes its inputs from its launch description")
         if launch_path is None:
             raise click.UsageError(
                 "a FILE needs --launch PATH; check FILE --launch-template prints one to fill in"

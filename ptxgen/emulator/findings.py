@@ -80,7 +80,7 @@ CODES: dict[str, CodeInfo] = {
         "reused",
     ),
     "DEADLOCK": CodeInfo(
-        _E, _E, "all warps wait and nothing in flight can release one",
+        _E, _E, "all warps wait and nothing in flight can release one, or a loop cannot end",
         "compare who must arrive with who does: counts, transaction bytes, parities",
     ),
     "OUT-OF-BOUNDS": CodeInfo(
