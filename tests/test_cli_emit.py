@@ -145,7 +145,7 @@ EXAMPLE = Path(__file__).parent.parent / "docs/examples/double_tile"
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("inspect", "gemm", "--why"),
+        ("inspect", f"{EXAMPLE}.ptx", "--why"),
         ("emit", "grouped", "--layout", "nn"),
         ("emit", "grouped", "--bias", "row"),
         ("run", f"{EXAMPLE}.ptx", "--launch", f"{EXAMPLE}.json", "--seed", "3"),

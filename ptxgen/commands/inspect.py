@@ -49,8 +49,6 @@ def command(
     """
     if target in (*TARGETS, GROUPED) and (forms or sass):
         raise click.UsageError("--forms and --sass belong to a FILE")
-    if target != GROUPED:
-        refuse_given(("why", "gpu"), "belongs to grouped")
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 
@@ -59,6 +57,7 @@ def command(
         _inspect_config(as_json, why, gpu, values)
     else:
         refuse_options_of_problems(values)
+        refuse_given(("why", "gpu"), "a FILE has no config that was chosen")
         _inspect_file(target, sass, forms, as_json)
 
 
