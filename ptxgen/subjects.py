@@ -85,7 +85,7 @@ def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[
     """Small problems that together take the code of `config` through all of its lines.
 
     Five tiles in one cluster, so that accumulators, staging buffers and parities wrap; ragged in M
-    and K; more k-tiles than stages, then one k-tile, then none.
+    and K; k-tiles as `_exercising_k` says.
     """
     cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
     split_k = getattr(config, "split_k", 1)
@@ -94,7 +94,7 @@ def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[
     n = config.tile_n * cluster_n
     num_sms = cluster_m * cluster_n * split_k
     found = []
-    for k in ((config.stages + 1) * config.tile_k * split_k + ragged, ragged, 0):
+    for k in _exercising_k(config, ragged, split_k):
         small = replace(problem, m=m, n=n, k=k, a_stride=0, b_stride=0, d_stride=0)
         found.append(gemm_subject(small, config, kernel, num_sms=num_sms))
     return found
@@ -103,22 +103,28 @@ def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[
 def exercising_grouped_subjects(
     problem: GroupedGemm, config: Any, kernel: ModuleType
 ) -> list[Subject]:
-    """The same for grouped kernels whose sizes count rows: one cluster walks groups that fill a
-    tile of every width that the config has main loops for, just not fill it, are empty, span
-    tiles, and end with whole ones; N is ragged. An odd number of k-tiles, then an even one.
+    """The same for grouped kernels whose sizes count rows (masked, contiguous): one cluster walks
+    groups that fill a tile of every width that the config has main loops for, just not fill it, are
+    empty, span tiles, and end with whole ones; N is ragged.
     """
     cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
     tile = config.tile_m * cluster_m
     widths = getattr(config, "mma_columns", (tile,)) if config.swap_ab else (tile,)
     rows = [count for width in widths for count in (width, width - 3, width)]
     rows += [0, 2 * tile + 5, 2 * tile]
-    m = sum(rows) if problem.mode == "contiguous" else max(rows)
+    padded = [-(-count // problem.alignment) * problem.alignment for count in rows]
+    m = sum(padded) if problem.mode == "contiguous" else max(rows)
     n = config.tile_n * cluster_n + 8
     ragged = 16 * 8 // dtype(config.a).bits
     found = []
-    odd = (config.stages + 1) // 2 * 2 * config.tile_k + ragged
-    for k in (odd, 2 * config.tile_k, ragged, 0):
+    for k in _exercising_k(config, ragged):
         small = replace(problem, groups=len(rows), m=m, n=n, k=k)
         sizes = device_sizes(small, rows)
         found.append(grouped_subject(small, sizes, config, kernel, num_sms=cluster_m * cluster_n))
     return found
+
+
+def _exercising_k(config: Any, ragged: int, split_k: int = 1) -> tuple[int, ...]:
+    """K of problems with an odd number of k-tiles, more than stages; an even one; one; and none."""
+    odd = (config.stages + 1) // 2 * 2 * config.tile_k * split_k + ragged
+    return odd, 2 * config.tile_k * split_k, ragged, 0

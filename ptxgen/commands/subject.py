@@ -8,7 +8,13 @@ from ptxgen.commands.grouped_options import GROUPED, select_grouped
 from ptxgen.commands.options import TARGETS, refuse_given, refuse_options_of_problems, select
 from ptxgen.commands.output import read_text
 from ptxgen.launch import Launch
-from ptxgen.subjects import Subject, exercising_subjects, gemm_subject, grouped_subject
+from ptxgen.subjects import (
+    Subject,
+    exercising_grouped_subjects,
+    exercising_subjects,
+    gemm_subject,
+    grouped_subject,
+)
 
 CHECKED_CTAS = 4
 """CTAs that share the tiles of a grouped problem: few, so that each walks from group to group."""
@@ -48,19 +54,21 @@ def subject_of(
 
 def exercising(target: str, launch_path: str | None, values: dict[str, Any]) -> list[Subject]:
     """Subjects of one text that together execute all of it: small problems of a config, unless
-    sizes are given; grouped as it is described; a FILE with its one launch.
+    sizes are given or groups have none; a FILE with its one launch.
 
     Raises: as `subject_of`.
     """
-    if target not in TARGETS or _sizes_given():
+    if target == GROUPED and not _given("m", "n", "k", "groups", "rows", "max_m"):
+        grouped = select_grouped(values)
+        if grouped.problem.mode in ("masked", "contiguous"):
+            return exercising_grouped_subjects(grouped.problem, grouped.config, grouped.kernel)
+    if target not in TARGETS or _given("m", "n", "k"):
         return [subject_of(target, launch_path, values)]
     selection = select(values)
     return exercising_subjects(selection.problem, selection.config, selection.kernel)
 
 
-def _sizes_given() -> bool:
+def _given(*names: str) -> bool:
     context = click.get_current_context()
-    return any(
-        context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        for name in ("m", "n", "k")
-    )
+    default = click.core.ParameterSource.DEFAULT
+    return any(context.get_parameter_source(name) is not default for name in names)

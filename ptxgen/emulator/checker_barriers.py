@@ -316,12 +316,14 @@ class Barriers:
             "init only after fence.mbarrier_init",
             "known": f"its init by {state.owner.name} was not followed by fence.mbarrier_init",
         }[order]
+        # Copies signal through the generic proxy: within one CTA, a barrier is enough.
+        lenient = order == "known" and origin.cta == state.key[0] and not self.reporter.strict
         self.reporter.add(
             code,
             f"`{self.reporter.brief(origin.line)}` by {warps_text(origin)} uses mbarrier {name}, "
             f"and {why}",
             origin, other=Origin(state.owner.cta, state.owner.warp, 0, state.line),
-            barrier=state.key,
+            barrier=state.key, severity="advice" if lenient else "",
         )  # fmt: skip
 
 

@@ -67,7 +67,8 @@ CODES: dict[str, CodeInfo] = {
         "barrier, or a barrier with the thread that arrives)",
     ),
     "OVER-ARRIVAL": CodeInfo(
-        _E, _E, "more arrivals than the mbarrier expects in a phase",
+        _E, _E, "more arrivals than the mbarrier expects in a phase; strict: or a last phase that "
+        "some of them began",
         "make mbarrier.init's count the number of arrivals, or elect who arrives",
     ),
     "BARRIER-UNINIT": CodeInfo(
