@@ -33,6 +33,7 @@ LAYERS = (
         "layout",
         "operand_maps",
         "config_rules",
+        "d_fields",
         "operand_buffers",
         "warp_tiles",
         "warp_schedule",

@@ -21,6 +21,7 @@ kinds exactly. Measured on an H200; other GPUs after MMA-Sim (arXiv 2511.10909).
 """
 
 from ptxgen.arch import arch
+from ptxgen.d_fields import d_fields
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
@@ -244,11 +245,7 @@ def _fields(config: Config) -> dict[str, object]:
         "blocks": [
             {"row": block.row, "groups": _groups(block, config)} for block in d_blocks(a, b)
         ],
-        "d_bytes": d.bytes,
-        "packed": d.bytes == 2,
-        "store_type": "b16" if d.bytes == 2 else "b32",
-        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
-        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
+        **d_fields(config.d),
     }
 
 
