@@ -25,17 +25,9 @@ from ptxgen.d_fields import d_fields
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
-from ptxgen.kernels.gemm_mma_config import (
-    NAME,
-    NUM_SMS,
-    TARGET,
-    TARGETS,
-    Config,
-    check_operands,
-    configs,
-    default_config,
-    widest_access,
-)
+from ptxgen.kernels.gemm_mma_choice import NUM_SMS, configs, default_config
+from ptxgen.kernels.gemm_mma_config import TARGET, TARGETS, Config
+from ptxgen.kernels.gemm_mma_operands import NAME, check_operands, copy_sizes, widest_access
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
 from ptxgen.micro_kinds import MICRO_KINDS
@@ -108,10 +100,14 @@ def _check_serves(problem: Gemm, config: Config) -> None:
     for operand, field in (("a", "a_copy_bytes"), ("b", "b_copy_bytes"), ("d", "d_store_bytes")):
         used, widest = getattr(config, field), widest_access(problem, operand)
         if problem.extent_bytes(operand) and used > widest:
+            narrower = operand == "d" or widest in copy_sizes(
+                getattr(problem, operand), config.is_fp4
+            )
+            hint = f"{field}={widest}" if narrower else f"a padded copy of {operand.upper()}"
             raise ConfigError(
                 f"{field}={used} needs every row of {operand.upper()} to start at a multiple of "
                 f"{used} bytes, got an alignment of {getattr(problem, f'{operand}_alignment')} and "
-                f"a row stride of {problem.stride(operand)} elements; try {field}={widest}"
+                f"a row stride of {problem.stride(operand)} elements; try {hint}"
             )
 
 
