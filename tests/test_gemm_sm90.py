@@ -167,7 +167,9 @@ def test_ue8m0_block_scales_are_exact(
 @pytest.mark.parametrize("k_blocks", [1, 2, 3, 4, 5])
 def test_block_scales_are_exact_for_any_number_of_k_tiles(device: Device, k_blocks: int) -> None:
     problem = Gemm(192, 72, 128 * k_blocks, "e4m3", "e4m3", scale="block", accumulate="promoted")
-    for tile in ({"tile_m": 192, "warpgroups": 1, "tile_n": 64}, {"stages": 1}, {"stages": 2}):
+    three = {"tile_m": 192, "warpgroups": 3}
+    one = {"tile_m": 192, "warpgroups": 1, "tile_n": 64}
+    for tile in (one, three, {"stages": 1}, {"stages": 2}):
         assert is_exact(device, problem, gemm_sm90.default_config(problem, **tile))
 
 

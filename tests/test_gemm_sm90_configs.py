@@ -28,7 +28,7 @@ CORNERS: dict[str, list[Any]] = {
     "scale": ["none", "tensor", "rowcol", "block", "group"],
     "accumulate": ["fast", "promoted"],
     "store": ["tma", "deferred", "global"],
-    "shape": [(64, 1), (128, 1), (192, 1), (256, 1), (128, 2), (256, 2)],
+    "shape": [(64, 1), (128, 1), (192, 1), (256, 1), (128, 2), (256, 2), (192, 3)],
     "tile_n": [8, 24, 64, 120, 128, 144, 184, 256],
     "swizzle": [0, 32, 64, 128],
     "cluster": [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 8)],

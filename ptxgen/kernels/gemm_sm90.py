@@ -57,6 +57,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "mainloop": (
                 "mainloop_ahead" if config.asks_ahead
                 else "mainloop_overlapped" if config.overlaps_promotion
+                else "mainloop_prepared" if config.warpgroups == 3 and config.promotion_tiles == 1
                 else "mainloop_promoted" if config.accumulate == "promoted"
                 else "mainloop_pipelined" if config.stages > 1
                 else "mainloop_drained"

@@ -8,7 +8,7 @@ from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
 from ptxgen.layout import CHUNK_BYTES, MMA_M, OperandTile, align_up
-from ptxgen.problem import SCALE_BLOCK
+from ptxgen.problem import PROMOTION_K, SCALE_BLOCK
 
 NAME = "gemm_sm90"
 GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
@@ -16,19 +16,22 @@ GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 SWIZZLES = (0, 32, 64, 128)
 GPC_SMS = 16
 """SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
-PRODUCER_REGISTERS = {False: 24, True: 40}
-"""Registers per thread of the producer warpgroup: few, or more where it has much to do."""
-CONSUMER_REGISTERS = {1: {False: 255, True: 255}, 2: {False: 240, True: 232}}
+PRODUCER_REGISTERS = {1: {False: 24, True: 40}, 2: {False: 24, True: 40}, 3: {False: 32, True: 32}}
+"""Registers per thread of the producer warpgroup, by consumer warpgroups: few, or more where it has
+much to do."""
+CONSUMER_REGISTERS = {
+    1: {False: 255, True: 255}, 2: {False: 240, True: 232}, 3: {False: 160, True: 160}
+}  # fmt: skip
 """Registers per consumer thread, by warpgroups and by whether the producer has much to do. Two:
-3 x 168 at entry = 24 + 240 + 240 = 40 + 232 + 232. One: the entry count already suffices, so
-setmaxnreg is left out."""
+3 x 168 at entry = 24 + 240 + 240 = 40 + 232 + 232. Three: 4 x 128 = 32 + 3 x 160. One: the entry
+count already suffices, so setmaxnreg is left out."""
 FEW_BOXES = 8
 """TMA boxes per k-tile that a producer thread with few registers can issue without a spill."""
-OVERHEAD_REGISTERS = {1: 104, 2: 96}
+OVERHEAD_REGISTERS = {1: 104, 2: 96, 3: 32}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_gemm_sm90_configs.py)."""
 OVERLAP_SPARES = {1: 40, 2: 56}
-DEFERRED_SPARES = {1: 40, 2: 48}
+DEFERRED_SPARES = {1: 40, 2: 48, 3: 0}
 """Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
 COLUMN_SCALE_REGISTERS = 16
 """Registers more for column scales that ptxas loads ahead of their use."""
@@ -62,7 +65,8 @@ class Config(WgmmaConfig):
     cluster_n: int = 1
     """CTAs of a cluster along N: they share A tiles."""
     warpgroups: int = 2
-    """Consumer warpgroups; each owns tile_m / warpgroups rows."""
+    """Consumer warpgroups; each owns tile_m / warpgroups rows. Three have registers for one set of
+    accumulators beside the sums: while one promotes, the others keep the Tensor Core busy."""
     swizzle_bytes: int = 128
     """Swizzle of A and B tiles: 0 (none), 32, 64 or 128."""
     split_k: int = 1
@@ -154,7 +158,12 @@ class Config(WgmmaConfig):
 
         An odd number of blocks only: with two, ptxas 13.0 and 13.5 serialise the wgmma (C7514).
         """
-        return self.promotion_tiles == 1 and self.stages > 1 and self.blocks_per_warpgroup % 2 == 1
+        return (
+            self.promotion_tiles == 1
+            and self.stages > 1
+            and self.blocks_per_warpgroup % 2 == 1
+            and self.warpgroups < 3
+        )
 
     @property
     def asks_ahead(self) -> bool:
@@ -176,7 +185,7 @@ class Config(WgmmaConfig):
     @property
     def producer_registers(self) -> int:
         """Registers per thread that the producer warpgroup keeps."""
-        return PRODUCER_REGISTERS[self.busy_producer]
+        return PRODUCER_REGISTERS[self.warpgroups][self.busy_producer]
 
     @property
     def consumer_registers(self) -> int:
@@ -255,7 +264,7 @@ class Config(WgmmaConfig):
             "cluster_m": (1, 2),
             "cluster_n": (1, 2),
             "split_k": (1, 2, 4, 8),
-            "warpgroups": (1, 2),
+            "warpgroups": (1, 2, 3),
             "swizzle_bytes": SWIZZLES,
             "store": STORES,
             "a_rows": (0, 8, 16, 32),
@@ -279,6 +288,11 @@ class Config(WgmmaConfig):
             )
         self.check_blocks("tile_m")
         check_tile_k(self)
+        if self.warpgroups == 3 and self.promotion_tiles != 1:
+            raise ConfigError(
+                f"warpgroups=3 is for sums that are promoted at each k-tile of {PROMOTION_K}, got "
+                f"accumulate={self.accumulate} and tile_k={self.tile_k}; try warpgroups=2"
+            )
         for name, tile in (("tile_m", self.a_tile), ("tile_n", self.b_tile)):
             if tile.slices > 1 and tile.box[1] * tile.slices % (8 * tile.slices):
                 raise ConfigError(

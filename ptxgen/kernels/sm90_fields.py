@@ -89,6 +89,10 @@ def fields(config: Config) -> dict[str, object]:
         "block_registers": config.registers_per_block,
         "blocks": parts,
         "first_block": parts[0],
+        "other_blocks": parts[1:],
+        "takes_turns": False,
+        "passes_turn_early": False,
+        "passes_turn_late": False,
         "register_indices": list(range(config.registers_per_block)),
         "consumers": [
             {
