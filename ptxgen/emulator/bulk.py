@@ -75,7 +75,7 @@ def load_bulk(
         for cta, offset, signalled, signal in targets:
             if copied.reduction:
                 old = cta.smem.read(offset, size)
-                old[:] = reduce_values(copied.reduction, copied.type, old, data)
+                old[:] = reduce_values(copied.reduction, copied.type, old, data, flush=False)
             else:
                 cta.smem.write(offset, data)
             if signalled.mbarriers.complete_tx(signal, size, None, operation):
@@ -127,7 +127,7 @@ def store_bulk(
     def write() -> None:
         if copied.reduction:
             old = memory.read(destination, size)
-            old[:] = reduce_values(copied.reduction, copied.type, old, data[0])
+            old[:] = reduce_values(copied.reduction, copied.type, old, data[0], flush=False)
         elif copied.byte_mask:
             chosen = np.array([mask >> i & 1 for i in range(16)], bool)
             old = memory.read(destination, size).reshape(-1, 16)

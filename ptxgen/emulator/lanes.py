@@ -179,7 +179,8 @@ def fma_s32(a: float, b: float, c: float) -> float:
 
 def shift_left(a: Any, count: Any, width: int) -> Lanes:
     """a << count, 0 where count >= width."""
-    return np.where(count < width, a << (count & (width - 1)), 0)
+    found: Lanes = np.where(count < width, a << (count & (width - 1)), 0)
+    return found.astype(UNSIGNED[width])
 
 
 def shift_right(a: Any, count: Any, width: int) -> Lanes:
@@ -274,9 +275,12 @@ def widen(values: Any, bits: int) -> Any:
     return values if isinstance(values, int) else values.astype(UNSIGNED[bits])
 
 
-def in_space(addresses: Any, space: str) -> Any:
-    """Whether generic addresses lie in a state space."""
-    window = np.asarray(addresses).astype(np.uint64) >> np.uint64(32)
+def in_space(addresses: Any, space: str, rank: int = 0) -> Any:
+    """Whether generic addresses lie in a state space; `rank` is that of the CTA in its cluster."""
+    wide = np.asarray(addresses).astype(np.uint64)
+    window = wide >> np.uint64(32)
+    if space in ("shared", "shared::cta"):
+        return (window == 0x7F00) & (wide >> np.uint64(24) & np.uint64(0xFF) == rank)
     if space.startswith("shared"):
         return window == 0x7F00
     if space == "local":

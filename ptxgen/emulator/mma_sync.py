@@ -115,7 +115,7 @@ def execute_mma_sync(
         with np.errstate(over="ignore", invalid="ignore"):
             d = left @ right.T + addend
     elif op.a_type in _FP8 and not native_fp8:
-        d = mma_sync_fp8_sm90(left, right, addend)
+        d = mma_sync_fp8_sm90(left, right, addend, op.d_type)
     else:
         d = fused_dot(left, right, addend, FusedModel(25, op.d_type), op.a_type, op.b_type)
     if op.d_type == "f16":

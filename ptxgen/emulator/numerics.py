@@ -230,17 +230,18 @@ CANONICAL_NAN = np.array(0x7FFFFFFF, np.uint32).view(np.float32)[()]
 """The NaN of every float32 result."""
 
 
-def mma_sync_fp8_sm90(a: F32, b: F32, c: F32) -> F32:
+def mma_sync_fp8_sm90(a: F32, b: F32, c: F32, d_type: str = "f32") -> F32:
     """mma.sync m16n8k32 on FP8 values as sm_90 runs it: A (M, 32), B (N, 32), C and D (M, N).
 
     ptxas converts to f16 and chains two f16 steps, first the k with k % 4 < 2, then the others,
-    starting from zero; C is added by an ordinary float32 addition. Measured with ptxas 13.0 on an
-    H200 (docs/hardware-findings.md); it is a lowering that another ptxas may change.
+    starting from zero; C is added by an ordinary addition of the type of D, f32 or f16. Measured
+    with ptxas 13.0 on an H200 (docs/hardware-findings.md); another ptxas may do otherwise.
     """
-    model = FusedModel(25, "f32", 16)
+    model = FusedModel(25, d_type, 16)
     total = np.zeros_like(c)
     lower = np.arange(a.shape[1]) % 4 < 2
     for part in (lower, np.logical_not(lower)):
         total = fused_dot(a[:, part], b[:, part], total, model, "f16", "f16")
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(total + c, np.float32)
+        found = np.asarray(total + c, np.float32)
+    return np.where(np.isnan(found), np.uint32(0x7FFFFFFF).view(np.float32), found)

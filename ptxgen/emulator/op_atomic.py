@@ -51,6 +51,8 @@ def _atomic(em: Emitter, instruction: Instruction) -> None:
     source = operands[1]
     items = source.items if isinstance(source, Vector) else (source,)
     results = destination.items if isinstance(destination, Vector) else (destination,)
+    if instruction.name == "red":
+        results *= len(items)
     values = [em.read(i, plain) for i in items]
     compare = em.read(operands[2], plain) if operation == "cas" else ("S", "0")
     names = [(f, em.assign(c)) for f, c in values]
@@ -62,7 +64,8 @@ def _atomic(em: Emitter, instruction: Instruction) -> None:
     for result in results:
         outs.append(em.name() if isinstance(result, Register) else "")
         if outs[-1]:
-            em.line(f"{outs[-1]} = 0" if one else f"{outs[-1]} = np.zeros(32, U{size})")
+            zeros = f"np.zeros(32, U{size})" if size <= 8 else "np.zeros(32, object)"
+            em.line(f"{outs[-1]} = {0 if one else zeros}")
     for index, (value, out) in enumerate(zip(names, outs, strict=True)):
         _one_element(
             em, instruction, (space, form, f"{code} + {index * size}" if index else code),
@@ -70,7 +73,8 @@ def _atomic(em: Emitter, instruction: Instruction) -> None:
         )  # fmt: skip
     for result, out in zip(results, outs, strict=True):
         if out:
-            em.write(result, plain, "S" if one else "V", out)
+            whole = out if one or size <= 8 else f"halves_of({out})"
+            em.write(result, plain, "S" if one else "V", whole)
 
 
 def _one_element(
@@ -94,12 +98,27 @@ def _one_element(
         return
     code = em.assign(code)
     begin_lanes(em)
+    of_lane = per_lane if size <= 8 else _wide_per_lane
     call = (
         f"atomic_operation(F, lane, {space!r}, {per_lane(form, code)}, {known}, "
-        f"{per_lane(*value)}, {per_lane(*compare)}, {order!r}, {instruction.line})"
+        f"{of_lane(*value)}, {of_lane(*compare)}, {order!r}, {instruction.line})"
     )
     em.line(call if not out else f"{out if em.mode == 'one' else out + '[lane]'} = {call}")
     em.indent -= 1
+
+
+def _wide_per_lane(form: str, code: str) -> str:
+    """A 128-bit operand inside a loop over lanes."""
+    if form == "S":
+        return code
+    return f"(int({code}[0][lane]) | int({code}[1][lane]) << 64)"
+
+
+@runtime
+def halves_of(values: Any) -> Any:
+    """128-bit integers as their low and high words, shape (2, 32)."""
+    low = [int(v) & (1 << 64) - 1 for v in values]
+    return np.array((low, [int(v) >> 64 for v in values]), np.uint64)
 
 
 @runtime
@@ -125,7 +144,7 @@ def atomic_lanes(
         chosen = lanes[positions]
         flush = where is not Space.SHARED
         given, others_here = values[chosen], others[chosen]
-        chained = _chained(target, inner, operation, kind, size, given, others_here, flush)
+        chained = _chained(target, inner, operation, kind, size, given, others_here)
         if chained is not None:
             found[chosen], changed = chained
             F.machine.epoch += changed
@@ -161,11 +180,11 @@ _TYPES: dict[str, Any] = {
 
 
 def _chained(
-    target: Any, addresses: Any, operation: str, kind: str, size: int, values: Any, others: Any,
-    flush: bool,
+    target: Any, addresses: Any, operation: str, kind: str, size: int, values: Any, others: Any
 ) -> tuple[Any, bool] | None:  # fmt: skip
     """Lanes with equal addresses, one after the other as running sums: (old values, whether memory
-    changed). None where that is not so simple: packed types, no equal addresses, subnormals."""
+    changed). None where that is not so simple: packed types, no equal addresses, subnormals,
+    NaN."""
     dtype = _TYPES.get(kind)
     floating = kind[0] == "f"
     if dtype is None or (floating and operation not in ("add", "exch")):
@@ -185,7 +204,7 @@ def _chained(
         sequence = np.concatenate((first[index : index + 1], values[members])).view(dtype)
         if operation != "exch":
             sequence = _CHAINS[operation].accumulate(sequence, dtype=dtype)
-        if flush and kind == "f32" and (np.abs(sequence) < F4_TINY).any():
+        if kind == "f32" and (np.isnan(sequence).any() or (np.abs(sequence) < F4_TINY).any()):
             return None
         codes = sequence.view(values.dtype)
         old[members], last[index] = codes[:-1], codes[-1]

@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.fragment import Wait
-from ptxgen.emulator.lanes import lowest
+from ptxgen.emulator.lanes import lane_indices, lowest
 from ptxgen.emulator.micro import Effect, Micro, lowers, unknown
 from ptxgen.emulator.observer import Rendezvous
+from ptxgen.emulator.op_shuffle import groups_of
 from ptxgen.emulator.runtime import runtime
 from ptxgen.errors import BarrierError
 from ptxgen.ptx.module import Immediate, Instruction, Operand, Pair
@@ -173,6 +176,12 @@ def _elect(em: Emitter, instruction: Instruction) -> None:
         if isinstance(destination, Pair):
             em.write(first, "b32", "S", "F.lane")
         return
+    if em.read(members, "u32")[0] == "V":
+        leaders = em.assign(f"leaders_of(F, {em.read_lanes(members, 'b32')})")
+        em.write(second, "pred", "V", f"mask_of({leaders} == LANES)")
+        if isinstance(destination, Pair):
+            em.write(first, "b32", "V", leaders)
+        return
     mask = em.read_uniform(members, "u32")
     if em.mode == "full" and isinstance(members, Immediate):
         lane = str(lowest(int(members.value) & 0xFFFFFFFF))
@@ -181,6 +190,15 @@ def _elect(em: Emitter, instruction: Instruction) -> None:
     em.write(second, "pred", "V", f"1 << {lane}")
     if isinstance(destination, Pair):
         em.write(first, "b32", "S", lane)
+
+
+@runtime
+def leaders_of(F: "Fragment", members: Any) -> Any:
+    """elect.sync of lanes that name different members: the lowest lane of each group."""
+    found = np.zeros(32, np.uint32)
+    for _named, active in groups_of(F, members):
+        found[lane_indices(active)] = lowest(active)
+    return found
 
 
 @lowers("setmaxnreg")

@@ -168,8 +168,19 @@ def insert_field(field: Any, values: Any, position: Any, length: Any, bits: int)
 def bit_mask(instruction: Instruction) -> list[Micro]:
     """bmsk: a run of ones."""
     wraps = instruction.modifiers[0] == "wrap"
-    text = f"insert_field(0xFFFFFFFF, 0, {{0}}{' & 31' if wraps else ''}, {{1}}, 32)"
+    text = f"run_of_ones({{0}}, {{1}}, {wraps})"
     return compute(instruction, Elementwise("b32", ("u32", "u32"), text, f"int({text})"))
+
+
+@runtime
+def run_of_ones(first: Any, count: Any, wraps: bool) -> Any:
+    """`count` ones from bit `first` on, both taken modulo 32 or at most 32."""
+    start, width = (np.asarray(v, np.int64) for v in (first, count))
+    if wraps:
+        start, width = start & 31, width & 31
+    else:
+        start, width = np.minimum(start, 32), np.minimum(width, 32)
+    return (((np.int64(1) << width) - 1 << start) & 0xFFFFFFFF).astype(np.uint32)
 
 
 @lowers("popc", "clz", "brev", "bfind")
@@ -229,9 +240,13 @@ def find_bit(values: Any, bits: int, signed: bool, shifts: bool) -> Any:
 
 @lowers("prmt")
 def permute(instruction: Instruction) -> list[Micro]:
-    """prmt.b32: pick four bytes of eight, in the default mode."""
+    """prmt.b32: pick four bytes of eight, by a selector or by one of the six named patterns."""
     if instruction.modifiers != ("b32",):
-        raise unknown(instruction, "only the default mode")
+        mode = instruction.modifiers[-1]
+        if instruction.modifiers[0] != "b32" or mode not in PERMUTE_MODES:
+            raise unknown(instruction)
+        text = f"permute_bytes({{0}}, {{1}}, permute_selector({mode!r}, {{2}}))"
+        return compute(instruction, Elementwise("b32", ("b32",) * 3, text, f"int({text})"))
     control = instruction.operands[3]
     if isinstance(control, Immediate):
         terms = []
@@ -253,6 +268,20 @@ def permute(instruction: Instruction) -> list[Micro]:
         ]  # fmt: skip
     text = "permute_bytes({0}, {1}, {2})"
     return compute(instruction, Elementwise("b32", ("b32",) * 3, text, f"int({text})"))
+
+
+PERMUTE_MODES: dict[str, tuple[int, ...]] = {
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+    "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
+    "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+}  # fmt: skip
+"""Selectors of the modes of prmt, by the low two bits of c. Source: PTX ISA 9.0, "prmt"."""
+
+
+@runtime
+def permute_selector(mode: str, control: Any) -> Any:
+    """The selector that a mode of prmt stands for."""
+    return np.array(PERMUTE_MODES[mode], np.uint32)[np.asarray(control, np.uint32) & 3]
 
 
 @runtime
@@ -295,3 +324,49 @@ def logic_of_three(instruction: Instruction) -> list[Micro]:
             instruction.operands[0], instruction.operands[1:4],
         )
     ]  # fmt: skip
+
+
+@lowers("fns")
+def find_nth_set(instruction: Instruction) -> list[Micro]:
+    """fns.b32: where the n-th set bit is, counted from a base bit upwards or downwards."""
+    if instruction.modifiers != ("b32",):
+        raise unknown(instruction)
+    text = "nth_set_bit({0}, {1}, {2})"
+    operation = Elementwise("b32", ("b32", "b32", "s32"), text, f"int({text})")
+    return compute(instruction, operation)
+
+
+@runtime
+def nth_set_bit(mask: Any, base: Any, offset: Any) -> Any:
+    """The bit index, or all ones if there is none. Source: PTX ISA 9.0, "fns"."""
+
+    def one(bits: int, start: int, nth: int) -> int:
+        if nth == 0:
+            return int(start) if start < 32 and int(bits) >> int(start) & 1 else 0xFFFFFFFF
+        places = range(int(start), 32) if nth > 0 else range(min(int(start), 31), -1, -1)
+        found = [place for place in places if int(bits) >> place & 1]
+        return found[abs(nth) - 1] if len(found) >= abs(nth) else 0xFFFFFFFF
+
+    return np.asarray(np.frompyfunc(one, 3, 1)(mask, base, offset)).astype(np.uint32)
+
+
+@lowers("szext")
+def extend_to_width(instruction: Instruction) -> list[Micro]:
+    """szext: the low bits of a, as many as b says, extended by zeros or by their sign."""
+    mode, kind = instruction.modifiers
+    if mode not in ("clamp", "wrap") or kind not in ("u32", "s32"):
+        raise unknown(instruction)
+    text = f"extended_bits({{0}}, {{1}}, {mode == 'wrap'}, {kind == 's32'})"
+    return compute(instruction, Elementwise("b32", ("b32", "b32"), text, f"int({text})"))
+
+
+@runtime
+def extended_bits(value: Any, width: Any, wraps: bool, signed: bool) -> Any:
+    """Source: PTX ISA 9.0, "szext"; a width of 0 gives 0."""
+    bits = np.asarray(width, np.int64)
+    bits = bits & 31 if wraps else np.minimum(bits, 32)
+    field = np.asarray(value, np.int64) & (np.int64(1) << bits) - 1
+    if signed:
+        top = np.where(bits > 0, field >> np.maximum(bits - 1, 0) & 1, 0)
+        field = field - (top << bits)
+    return (field & 0xFFFFFFFF).astype(np.uint32)

@@ -36,9 +36,9 @@ def convert(instruction: Instruction) -> list[Micro]:
     if out in INTEGERS and source in INTEGERS:
         return [_integers(instruction, out, source, "sat" in flags)]
     if out in FLOATS and source in INTEGERS:
-        return [_integer_to_float(instruction, out, source, rounding)]
+        return [_integer_to_float(instruction, out, source, rounding, "sat" in flags)]
     if out in INTEGERS and source in FLOATS:
-        return [_float_to_integer(instruction, out, source, rounding)]
+        return [_float_to_integer(instruction, out, source, rounding, "ftz" in flags)]
     if out in FLOATS and source in FLOATS:
         return [_floats(instruction, out, source, rounding, flags)]
     if out in ("bf16x2", "f16x2") and source == "f32" and rounding in ("rn", "") and not flags:
@@ -77,41 +77,59 @@ def _integers(instruction: Instruction, out: str, source: str, saturates: bool) 
     return _compute(instruction, out, (source,), f"{vector}.astype({letter}{bits // 8})", scalar)
 
 
-def _integer_to_float(instruction: Instruction, out: str, source: str, rounding: str) -> Compute:
-    if rounding in ("rn", "") and out in ("f32", "f64"):
+def _integer_to_float(
+    instruction: Instruction, out: str, source: str, rounding: str, saturates: bool
+) -> Compute:
+    if rounding in ("rn", "") and out in ("f32", "f64") and not saturates:
         return _compute(
             instruction, out, (source,), f"np.asarray({{0}}).astype(F{TYPE_BITS[out] // 8})",
             "float({0})" if TYPE_BITS[source] <= 32 or out == "f64" else "float(F4({0}))",
         )  # fmt: skip
     plain = f"b{TYPE_BITS[out]}"
-    text = f"integer_to_float({{0}}, {out!r}, {rounding!r})"
+    if out == "f64":
+        return _compute(instruction, plain, (source,), f"integer_to_double({{0}}, {rounding!r})")
+    text = f"integer_to_float({{0}}, {out!r}, {rounding or 'rn'!r}, {saturates})"
     return _compute(instruction, plain, (source,), text)
 
 
 @runtime
-def integer_to_float(values: Any, out: str, rounding: str) -> Any:
-    """Integers rounded to f16, bf16 or f32 in any direction; below 2^53 exactly."""
+def integer_to_float(values: Any, out: str, rounding: str, saturates: bool) -> Any:
+    """Integers rounded to f16, bf16 or f32 in any direction."""
     wide = np.asarray(values)
-    x = wide.astype(F8)
+    high = (wide >> 32 << 32).astype(F8) if wide.dtype.itemsize == 8 else np.zeros(wide.shape)
+    low = (wide & 0xFFFFFFFF if wide.dtype.itemsize == 8 else wide).astype(F8)
+    x = high + low
     fraction, exponent = _SIZES[out]
-    back = np.where(np.abs(x) < 2.0**62, x, 0).astype(np.int64)
-    error = (wide.astype(np.int64) - back).astype(F8) if wide.dtype.itemsize == 8 else 0.0
-    return round_to(x, error, fraction, exponent, rounding).astype(U4 if out == "f32" else U2)
+    found = round_to(x, low - (x - high), fraction, exponent, rounding)
+    if saturates:
+        found = _saturated(found, out)
+    return found.astype(U4 if out == "f32" else U2)
+
+
+def _saturated(patterns: Any, kind: str) -> Any:
+    """Patterns clamped to [+0, 1]; NaN gives +0."""
+    one = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}[kind]
+    infinity = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000}[kind]
+    # negative numbers and NaN have patterns above that of infinity
+    return np.where(np.asarray(patterns) <= infinity, np.minimum(patterns, one), 0)
 
 
 _SIZES = {"f16": (10, 5), "bf16": (7, 8), "f32": (23, 8)}
 
 
-def _float_to_integer(instruction: Instruction, out: str, source: str, rounding: str) -> Compute:
+def _float_to_integer(
+    instruction: Instruction, out: str, source: str, rounding: str, flushes: bool
+) -> Compute:
     read = "b16" if source == "bf16" else source
-    value = "widen_bf16({0})" if source == "bf16" else "{0}"
-    text = f"float_to_integer({value}, {out!r}, {rounding!r})"
+    value = "widen_bf16({0})" if source == "bf16" else "flush({0})" if flushes else "{0}"
+    text = f"float_to_integer({value}, {out!r}, {rounding!r}, {source == 'f64'})"
     return _compute(instruction, out, (read,), text)
 
 
 @runtime
-def float_to_integer(values: Any, out: str, rounding: str) -> Any:
-    """Rounded and clamped to the integer type; NaN gives 0 (or the top bit for 64-bit types)."""
+def float_to_integer(values: Any, out: str, rounding: str, from_double: bool = False) -> Any:
+    """Rounded and clamped to the integer type; NaN gives 0, but for 64-bit types and from f64 the
+    top bit (measured)."""
     function = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding]
     x = function(np.asarray(values, F8))
     bits = int(out[1:])
@@ -122,8 +140,8 @@ def float_to_integer(values: Any, out: str, rounding: str) -> Any:
     over, under, nan = x >= high, x <= low, np.isnan(x)
     found = np.where(over | under | nan, 0, x).astype(kind)
     found = np.where(over, info.max, np.where(under, info.min, found)).astype(kind)
-    if nan.any() and bits == 64:
-        top = np.uint64(1 << 63).astype(kind) if out[0] == "u" else info.min
+    if nan.any() and (bits == 64 or (from_double and bits == 32)):
+        top = np.uint64(1 << bits - 1).astype(kind) if out[0] == "u" else info.min
         found = np.where(nan, top, found).astype(kind)
     return found
 
@@ -133,7 +151,7 @@ def _floats(
 ) -> Compute:
     if not flags and rounding in ("rn", ""):
         simple = {
-            ("f32", "f16"): ("f32", "f16", "{0}.astype(F4)", "{0}"),
+            ("f32", "f16"): ("f32", "f16", "quiet({0}.astype(F4))", "float(quiet(F4({0})))"),
             ("f32", "bf16"): ("f32", "b16", "bf16_to_f32({0})", "bits_bf16({0})"),
             ("bf16", "f32"): ("b16", "f32", "f32_to_bf16({0})", "bf16_bits({0})"),
             ("f16", "f32"): ("b16", "f32", "f32_to_f16({0})", "f16_bits({0})"),
@@ -164,16 +182,23 @@ def convert_float(
         x = function(x)
         rounding = "rn"
     if saturates:
-        x = np.where(np.isnan(x), 0.0, np.clip(x, 0.0, 1.0))
+        x = np.where(x > 0, np.minimum(x, 1.0), 0.0)
     if relu:
-        x = np.where(x < 0, 0.0, x)
+        x = np.where(x <= 0, 0.0, x)
     if out == "f64":
-        return x.view(np.uint64)
+        nan = np.uint64(0x7FFFFFFFE0000000)
+        quiet = x.view(np.uint64) | np.uint64(1 << 51)
+        return np.where(np.isnan(x), nan if flushes else quiet, x.view(np.uint64))
     fraction, exponent = _SIZES[out]
     if finite:
         largest = float((2 - 2.0**-fraction) * 2.0 ** ((1 << exponent - 1) - 1))
         x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
     found = round_to(x, 0.0, fraction, exponent, rounding or "rn")
+    if source == "f64" and (out, rounding) != ("f32", "rn"):
+        # The quiet NaN of these conversions, which are no single instruction, is another one.
+        quiet = 0x7FC00000 if out == "f32" else 0x7E00
+        sign = 1 << 31 if out == "f32" else 1 << 15
+        found = np.where(np.isnan(x), np.where(np.signbit(x), quiet | sign, quiet), found)
     return found.astype(U4 if out == "f32" else U2)
 
 
@@ -270,7 +295,13 @@ def round_to_tf32(bits: Any, rounding: str, finite: bool, relu: bool) -> Any:
     if relu:
         raw = np.where((raw >> 31 == 1) & ((raw & 0x7FFFFFFF) <= 0x7F800000), U4(0), raw)
     found = round_tf32(raw, rounding or "rn")
-    if finite:
+    if rounding == "rna":
+        # Measured: NaN is truncated, and .satfinite lowers all above MAX by one step.
+        nan = raw & U4(0x7FFFFFFF) > 0x7F800000
+        found = np.where(nan, raw, raw + U4(0x1000)) & U4(0xFFFFE000)
+        if finite:
+            found = np.where(found & 0x7F800000 == 0x7F800000, found - U4(0x2000), found)
+    elif finite:
         too_big = (found & 0x7FFFFFFF) == 0x7F800000
         found = np.where(too_big, (found & 0x80000000) | U4(0x7F7FE000), found)
     return found.reshape(np.shape(bits)) if np.ndim(bits) else found[0]
@@ -298,7 +329,7 @@ def convert_packed(
         for index, value in enumerate(values):
             x = value.astype(F8)
             if relu:
-                x = np.where(x < 0, 0.0, x)
+                x = np.where(x <= 0, 0.0, x)
             if rounding == "rs":
                 codes.append(encode(out_base, x, rounding="rs", saturate=finite,
                                     random=random[index]))  # fmt: skip

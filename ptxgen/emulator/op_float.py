@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.emulator.double import double_operation
 from ptxgen.emulator.lanes import F4, F8, U2, U4, Lanes, bf16_to_f32
 from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
 from ptxgen.emulator.runtime import runtime
@@ -27,6 +28,13 @@ def lower_float(instruction: Instruction) -> list[Micro]:
     saturate = "sat" in rest
     relu = "relu" in rest
     nan = "NaN" in rest
+    variant = ""
+    if name in ("min", "max") and "xorsign" in rest and "abs" in rest:
+        variant = "xorsign"
+        rest = [m for m in rest if m not in ("xorsign", "abs")]
+    elif name == "fma" and "oob" in rest:
+        variant = "oob"
+        rest.remove("oob")
     left = [m for m in rest if m not in ("ftz", "sat", "relu", "NaN")]
     if name == "mad":
         name = "fma"
@@ -41,14 +49,14 @@ def lower_float(instruction: Instruction) -> list[Micro]:
     if name in ("neg", "abs") and kind in ("f32", "f64") and not flush:
         return [_signed(instruction, name, kind)]
     packed = kind in ("f16", "f16x2", "bf16", "bf16x2", "f32x2")
-    if left or packed or relu or (kind == "f64" and name == "fma"):
+    if left or packed or relu or variant or (kind == "f64" and name == "fma"):
         rounding = left[0] if left else "rn"
         if len(left) > 1 or rounding not in ("rn", "rz", "rm", "rp"):
             raise unknown(instruction, f"modifier {'.'.join(left)}")
         bits = {"f16": "b16", "bf16": "b16", "f64": "b64", "f32": "b32", "f32x2": "b64"}
         plain = bits.get(kind, "b32")
         arguments = ", ".join(f"{{{i}}}" for i in range(arity))
-        flags = f"{kind!r}, {rounding!r}, {flush}, {saturate}, {relu}, {nan}"
+        flags = f"{kind!r}, {rounding!r}, {flush}, {saturate}, {relu}, {nan}, {variant!r}"
         text = f"float_operation({name!r}, {flags}, {arguments})"
         operation = Elementwise(plain, (plain,) * arity, text, f"int({text})")
     else:
@@ -57,12 +65,29 @@ def lower_float(instruction: Instruction) -> list[Micro]:
 
 
 def _signed(instruction: Instruction, name: str, kind: str) -> Compute:
-    """neg and abs only touch the sign bit, of NaN too."""
-    sign = 1 << 31 if kind == "f32" else 1 << 63
-    text = "{0} ^ " + str(sign) if name == "neg" else "{0} & " + str(sign - 1)
+    """neg and abs touch the sign bit of numbers; NaN becomes canonical, in f64 quiet (measured)."""
     plain = "b32" if kind == "f32" else "b64"
-    operation = Elementwise(plain, (plain,), text, text)
+    text = f"signed_{kind}({{0}}, {name == 'abs'})"
+    operation = Elementwise(plain, (plain,), text, f"int({text})")
     return Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])
+
+
+@runtime
+def signed_f32(bits: Any, absolute: bool) -> Any:
+    """neg or abs of f32 patterns."""
+    raw = np.asarray(bits, U4)
+    found = raw & U4(0x7FFFFFFF) if absolute else raw ^ U4(0x80000000)
+    return np.where(raw & U4(0x7FFFFFFF) > 0x7F800000, U4(0x7FFFFFFF), found)
+
+
+@runtime
+def signed_f64(bits: Any, absolute: bool) -> Any:
+    """neg or abs of f64 patterns."""
+    raw = np.asarray(bits, np.uint64)
+    top = np.uint64(1 << 63)
+    found = raw & ~top if absolute else raw ^ top
+    nan = raw & ~top > np.uint64(0x7FF << 52)
+    return np.where(nan, raw | np.uint64(1 << 51), found)
 
 
 _VECTOR = {
@@ -95,6 +120,9 @@ def _plain(name: str, kind: str, arity: int, flush: bool, saturate: bool, nan: b
         vector, scalar = f"saturate({vector})", f"float(saturate({scalar}))"
     if kind == "f32":
         vector = f"quiet({vector})"
+    elif name in ("add", "sub", "mul", "min", "max") and arity == 2:
+        vector = f"with_chosen_nan({vector}, {{0}}, {{1}})"
+        scalar = f"float(with_chosen_nan({scalar}, {{0}}, {{1}}))"
     return Elementwise(kind, (kind,) * arity, vector, scalar)
 
 
@@ -119,17 +147,25 @@ def flush(values: Any) -> Any:
 
 @runtime
 def saturate(values: Any) -> Any:
-    """Clamped to [0, 1]; NaN becomes 0."""
+    """Clamped to [+0, 1]; NaN becomes +0."""
     values = np.asarray(values)
-    return np.where(values != values, 0, np.clip(values, 0, 1)).astype(
+    return np.where(values > 0, np.minimum(values, 1), 0).astype(
         F4 if values.dtype != F8 or values.ndim == 0 else F8
     )
+
+
+def _chosen(function: Any, a: Any, b: Any) -> Any:
+    """`function` of both, but numpy's fmin and fmax keep a signaling NaN now and then."""
+    found = function(a, b)
+    if function in (np.fmin, np.fmax) and np.isnan(found).any():
+        found = np.where(np.isnan(a), b, np.where(np.isnan(b), a, found))
+    return found
 
 
 @runtime
 def ordered_min(a: Any, b: Any, function: Any) -> Any:
     """min with -0 < +0; `function` decides about NaN."""
-    found = function(a, b)
+    found = _chosen(function, a, b)
     zero = (np.asarray(a) == 0) & (np.asarray(b) == 0)
     if np.any(zero):
         found = np.where(zero & (np.signbit(a) | np.signbit(b)), -np.abs(found), found)
@@ -139,7 +175,7 @@ def ordered_min(a: Any, b: Any, function: Any) -> Any:
 @runtime
 def ordered_max(a: Any, b: Any, function: Any) -> Any:
     """max with -0 < +0; `function` decides about NaN."""
-    found = function(a, b)
+    found = _chosen(function, a, b)
     zero = (np.asarray(a) == 0) & (np.asarray(b) == 0)
     if np.any(zero):
         found = np.where(zero & ~(np.signbit(a) & np.signbit(b)), np.abs(found), found)
@@ -169,14 +205,22 @@ def _unpack(kind: str, bits: Any) -> Any:
         wide = np.asarray(bits, np.uint64)
         parts = np.stack([wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32)], -1).astype(U4)
         return parts.view(F4).astype(F8)
-    if kind.endswith("x2"):
-        words = np.asarray(bits, U4)
-        halves = np.stack([words & 0xFFFF, words >> 16], -1).astype(U2)
-    else:
-        halves = np.asarray(bits, U2)
+    halves = _unpack_words(kind, bits).astype(U2)
     if kind.startswith("bf16"):
         return bf16_to_f32(halves).astype(F8)
     return halves.view(np.float16).astype(F8)
+
+
+OOB_NAN = 0x7FF7
+"""What a tensor copy with NaN fill writes for elements outside (measured on an H200)."""
+
+
+def _unpack_words(kind: str, bits: Any) -> Any:
+    """16-bit patterns, halves of packed types along a new last axis."""
+    if kind.endswith("x2"):
+        words = np.asarray(bits, U4)
+        return np.stack([words & 0xFFFF, words >> 16], -1)
+    return np.asarray(bits, U2)
 
 
 def _pack(kind: str, values: Any, rounding: str, error: Any) -> Any:
@@ -207,16 +251,20 @@ def float_operation(
     saturates: bool,
     relu: bool,
     nan: bool,
+    variant: str,
     *bits: Any,
 ) -> Any:
     """Any float operation on bit patterns, with every rounding: exact, then rounded once.
 
     float64 holds sums and products of the small formats; what it lacks (fma, f32 sums) is kept as
-    an error term that decides the rounding.
+    an error term that decides the rounding. f64 itself is computed in rational numbers.
     """
+    if kind == "f64" and name not in ("min", "max"):
+        return double_operation(name, rounding, *bits)
     a = [_unpack(kind, b) for b in bits]
+    tiny = 2.0**-14 if kind in ("f16", "f16x2") else 2.0**-126
     if flushes:
-        a = [np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x) for x in a]
+        a = [np.where(np.abs(x) < tiny, np.copysign(0.0, x), x) for x in a]
     error: Any = 0.0
     if name == "fma":
         product = a[0] * a[1]
@@ -231,6 +279,9 @@ def float_operation(
     elif name == "mul":
         value = a[0] * a[1]
     elif name in ("min", "max"):
+        negative = np.signbit(a[0]) ^ np.signbit(a[1])
+        if variant == "xorsign":
+            a = [np.abs(x) for x in a]
         function = {
             "min": np.minimum if nan else np.fmin,
             "max": np.maximum if nan else np.fmax,
@@ -239,6 +290,8 @@ def float_operation(
         value = ordered(a[0], a[1], function)
         if len(a) == 3:
             value = ordered(value, a[2], function)
+        if variant == "xorsign":
+            value = np.where(negative, -value, value)
     elif name == "div":
         value = a[0] / a[1]
         error = -np.sign(value * a[1] - a[0]) * np.sign(a[1]) if kind != "f64" else 0.0
@@ -252,12 +305,25 @@ def float_operation(
         value = -a[0]
     else:
         value = np.abs(a[0])
-    if saturates:
-        value = np.where(value != value, 0.0, np.clip(value, 0.0, 1.0))
     if relu:
-        value = np.where(value < 0, 0.0, value)
+        value = np.where(value <= 0, 0.0, value)
+    if variant == "oob":
+        filled = [_unpack_words(kind, b) & 0x7FFF == OOB_NAN for b in bits[:2]]
+        value = np.where(filled[0] | filled[1], 0.0, value)
+    if rounding == "rm" and name in ("add", "sub", "fma"):
+        addends = [product if name == "fma" else a[0], -a[-1] if name == "sub" else a[-1]]
+        negative = np.signbit(addends[0]) | np.signbit(addends[1])
+        value = np.where((value == 0) & negative, -0.0, value)
     error = np.where(np.isfinite(value) & np.isfinite(error), error, 0.0)
     found = _pack(kind, np.asarray(value, F8), rounding, error)
+    if saturates:
+        rounded = _unpack(kind, found)
+        rounded = np.where(rounded > 0, np.minimum(rounded, 1.0), 0.0)
+        found = _pack(kind, np.asarray(rounded, F8), "rn", 0.0)
+    if flushes:
+        rounded = _unpack(kind, found)
+        flushed = np.where(np.abs(rounded) < tiny, np.copysign(0.0, rounded), rounded)
+        found = _pack(kind, np.asarray(flushed, F8), "rn", 0.0)
     return found if np.ndim(found) else int(found)
 
 
@@ -330,7 +396,7 @@ def test_property(instruction: Instruction) -> list[Micro]:
     tests = {
         "finite": "np.isfinite({0})", "infinite": "np.isinf({0})", "number": "~np.isnan({0})",
         "notanumber": "np.isnan({0})",
-        "normal": "(np.isfinite({0}) & (np.abs({0}) >= TINY))",
+        "normal": "(np.isfinite({0}) & ((np.abs({0}) >= TINY) | ({0} == 0)))",
         "subnormal": "(({0} != 0) & (np.abs({0}) < TINY))",
     }  # fmt: skip
     if what not in tests:

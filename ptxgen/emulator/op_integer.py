@@ -166,7 +166,12 @@ def multiply(instruction: Instruction) -> list[Micro]:
         if "cc" in instruction.modifiers:
             return lower_carry(instruction)
         if "sat" in instruction.modifiers:
-            raise unknown(instruction)
+            if (part, kind) != ("hi", "s32"):
+                raise unknown(instruction)
+            total = "(np.multiply({0}, {1}, dtype=I8) >> 32) + {2}"
+            vector = f"np.clip({total}, -0x80000000, 0x7FFFFFFF).astype(I4)"
+            scalar = f"max(-0x80000000, min(0x7FFFFFFF, {scalar} + {{2}}))"
+            return compute(instruction, Elementwise(kind, (kind,) * 3, vector, scalar))
         vector, scalar = vector + " + {2}", scalar + " + {2}"
         ins = (kind, kind, out)
     return compute(instruction, Elementwise(out, ins, vector, wrapped(scalar, out)))
@@ -174,21 +179,25 @@ def multiply(instruction: Instruction) -> list[Micro]:
 
 def _narrow(instruction: Instruction, part: str, kind: str, adds: bool) -> list[Micro]:
     """mul24 and mad24: low or high 32 bits of the 48-bit product of 24-bit operands."""
-    if part not in ("lo", "hi") or "sat" in instruction.modifiers:
+    saturates = "sat" in instruction.modifiers
+    if part not in ("lo", "hi") or (saturates and (part, kind) != ("hi", "s32")):
         raise unknown(instruction)
-    text = f"product_24({{0}}, {{1}}, {'{2}' if adds else '0'}, {part == 'hi'}, {kind[0] == 's'})"
+    flags = f"{part == 'hi'}, {kind[0] == 's'}, {saturates}"
+    text = f"product_24({{0}}, {{1}}, {'{2}' if adds else '0'}, {flags})"
     ins = (kind,) * (3 if adds else 2)
     return compute(instruction, Elementwise("b32", ins, text, f"int({text})"))
 
 
 @runtime
-def product_24(a: Any, b: Any, c: Any, high: bool, signed: bool) -> Any:
+def product_24(a: Any, b: Any, c: Any, high: bool, signed: bool, saturates: bool) -> Any:
     """Bits 0..31 or 16..47 of the product of the low 24 bits, plus c."""
     x, y = (np.asarray(v, np.int64) & 0xFFFFFF for v in (a, b))
     if signed:
         x, y = (np.where(v >> 23, v - (1 << 24), v) for v in (x, y))
-    product = x * y
-    return ((product >> 16 if high else product) + np.asarray(c, np.int64) & 0xFFFFFFFF).astype(U4)
+    total = (x * y >> 16 if high else x * y) + np.asarray(c, np.int64)
+    if saturates:
+        total = np.clip(total, -(2**31), 2**31 - 1)
+    return (total & 0xFFFFFFFF).astype(U4)
 
 
 @lowers("div", "rem")
@@ -213,13 +222,11 @@ def extreme(instruction: Instruction) -> list[Micro]:
     if instruction.modifiers[-1:] in (("u16x2",), ("s16x2",)):
         return _pairs(instruction)
     kind = integer_type(instruction)
+    vector = ("np.minimum" if instruction.name == "min" else "np.maximum") + "({0}, {1})"
+    scalar = instruction.name + "({0}, {1})"
     if "relu" in instruction.modifiers:
-        raise unknown(instruction)
-    numpy = "np.minimum" if instruction.name == "min" else "np.maximum"
-    return compute(
-        instruction,
-        Elementwise(kind, (kind, kind), numpy + "({0}, {1})", instruction.name + "({0}, {1})"),
-    )
+        vector, scalar = f"np.maximum({vector}, 0)", f"max({scalar}, 0)"
+    return compute(instruction, Elementwise(kind, (kind, kind), vector, scalar))
 
 
 @lowers("abs", "neg")

@@ -142,7 +142,8 @@ def _address_of_parameter(em: Emitter, instruction: Instruction) -> None:
 def is_in_space(instruction: Instruction) -> list[Micro]:
     """isspacep: whether a generic address lies in a space."""
     space = instruction.modifiers[0]
-    text = f"in_space({{0}}, {space!r})"
+    own = ", F.cta.rank" if space in ("shared", "shared::cta") else ""
+    text = f"in_space({{0}}, {space!r}{own})"
     if space in ("shared", "shared::cta", "shared::cluster", "local", "global", "const", "param"):
         return [
             Compute(instruction, Elementwise("pred", ("b64",), f"mask_of({text})", f"bool({text})"),

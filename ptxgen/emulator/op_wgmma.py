@@ -42,7 +42,14 @@ def _wait(em: Emitter, instruction: Instruction) -> None:
 
 
 def _mma(em: Emitter, instruction: Instruction) -> None:
-    d, a, b, scale, *rest = instruction.operands
+    d, a, b, *rest = instruction.operands
+    metadata, selector = "None", 0
+    if "sp" in instruction.modifiers:
+        held, chosen, *rest = rest
+        if not isinstance(chosen, Immediate):
+            raise unknown(instruction, "the sparsity selector must be a literal")
+        metadata, selector = em.assign(em.read(held, "b32")[1]), int(chosen.value)
+    scale, *rest = rest
     if not isinstance(d, Vector):
         raise unknown(instruction, "D must be a vector of registers")
     immediates = []
@@ -51,7 +58,7 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
             raise unknown(instruction, "scales and majors must be literals")
         value = int(operand.value)
         immediates.append(value - (1 << 32) if value >= 1 << 31 else value)
-    operation = parse_wgmma(instruction.modifiers, immediates, isinstance(a, Vector))
+    operation = parse_wgmma(instruction.modifiers, immediates, isinstance(a, Vector), selector)
     if len(d.items) != operation.accumulator_registers:
         raise unknown(instruction, f"D must have {operation.accumulator_registers} registers")
     if isinstance(a, Vector):
@@ -72,7 +79,7 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
         )
     em.line(
         f"{name} = issue_wgmma(F, {static(operation)}, {a_code}, {b_code}, {scale_code}, "
-        f"{inputs}, {instruction.line})"
+        f"{inputs}, {metadata}, {instruction.line})"
     )
     slab = Slab({"u": f"{name}.array"}, holder=name)
     for row, item in enumerate(d.items):

@@ -25,7 +25,8 @@ def reduce_values(
 
     `operation`: add, min, max, inc, dec, and, or, xor, exch. `kind`: u32, s32, u64, s64, b32, b64,
     f16, bf16, f16x2, bf16x2, f32, f64. `flush`: f32 add flushes subnormal inputs and results, as
-    it does everywhere but in shared memory.
+    atom and red do in global memory and tensor copies of float32_ftz. NaN results are canonical.
+    All measured on an H200.
     Raises: EmulationError for a pair that PTX does not have.
     """
     kind = kind.removesuffix("x2")
@@ -38,7 +39,14 @@ def reduce_values(
     if dtype is None:
         raise EmulationError(f"no reduction {operation} on elements of type {kind}")
     combined = _combine(operation, kind, _as(old, dtype), _as(new, dtype), flush)
+    if kind in _CANONICAL and operation in ("add", "min", "max"):
+        combined = np.where(np.isnan(combined), _CANONICAL[kind], combined)
     return np.ascontiguousarray(combined, dtype).view(np.uint8)
+
+
+_CANONICAL: dict[str, Any] = {
+    "f16": np.uint16(0x7FFF).view(np.float16), "f32": np.uint32(0x7FFFFFFF).view(np.float32),
+}  # fmt: skip
 
 
 def _as(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -54,10 +62,12 @@ def _combine(
             if kind == "f32" and flush:
                 return _flush(np.asarray(_flush(a) + _flush(b)))
             return np.asarray(a + b)
+        if operation in ("min", "max") and floating:
+            return _extreme(operation, a, b)
         if operation == "min":
-            return np.asarray(np.fmin(a, b) if floating else np.minimum(a, b))
+            return np.asarray(np.minimum(a, b))
         if operation == "max":
-            return np.asarray(np.fmax(a, b) if floating else np.maximum(a, b))
+            return np.asarray(np.maximum(a, b))
     if operation == "exch":
         return b
     if not floating and kind[0] in "ub":
@@ -71,6 +81,17 @@ def _combine(
         if bitwise is not None:
             return np.asarray(bitwise(a, b))
     raise EmulationError(f"no reduction {operation} on elements of type {kind}")
+
+
+def _extreme(operation: str, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """min or max of floats: -0 is below +0, NaN loses against a number."""
+    found = np.minimum(a, b) if operation == "min" else np.maximum(a, b)
+    # numpy's fmin and fmax keep a signaling NaN now and then.
+    found = np.where(np.isnan(a), b, np.where(np.isnan(b), a, found))
+    some = np.signbit(a) | np.signbit(b)
+    negative = some if operation == "min" else np.signbit(a) & np.signbit(b)
+    zero = found.dtype.type(0)
+    return np.asarray(np.where((a == 0) & (b == 0), np.where(negative, -zero, zero), found))
 
 
 def _flush(values: NDArray[Any]) -> NDArray[Any]:

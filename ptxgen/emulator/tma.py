@@ -86,17 +86,22 @@ def reduce_box(
 ) -> None:
     """cp.reduce.async.bulk.tensor: combine a box with global memory, element by element.
 
-    `operation` is add, min, max, inc, dec, and, or, xor; the element type is the map's.
+    `operation` is add, min, max, inc, dec, and, or, xor; the element type is the map's. Rows end
+    where those of a store do: at a 16-byte unit.
     Raises: as write_box, and EmulationError for a type without that operation.
     """
     shape, selection = select_store(tensor_map, coordinates)
     kind = _REDUCE_TYPES.get(tensor_map.element_type)
-    if kind is None:
-        raise EmulationError(f"TMA cannot reduce elements of type {tensor_map.element_type}")
-    for block, offset, row, first, last in _pieces(shape, selection, memory):
+    if kind is None or (kind == "s64" and operation not in ("min", "max")):
+        raise EmulationError(
+            f"TMA cannot reduce elements of type {tensor_map.element_type} by .{operation} "
+            "(the hardware reports 715)"
+        )
+    flush = tensor_map.element_type == "float32_ftz"
+    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
         old = block.u8[offset + first : offset + last]
         new = np.ascontiguousarray(box[row, first:last])
-        old[:] = reduce_values(operation, kind, old, new)
+        old[:] = reduce_values(operation, kind, old, new, flush=flush)
 
 
 def place_box(tensor_map: DecodedMap, box: Box, smem: SharedMemory, offset: int) -> None:
@@ -204,11 +209,8 @@ def _read(m: DecodedMap, shape: BoxShape, found: Selection, memory: GlobalMemory
             columns = np.arange(shape.global_row_bytes)
             box = block.u8[(found.sources - block.base)[:, None] + columns]
     else:
-        box = np.empty((shape.rows, shape.global_row_bytes), np.uint8)
-        if m.oob_fill == "nan":
-            box.view(np.uint16)[:] = NAN_FILL
-        else:
-            box[:] = 0
+        box = np.zeros((shape.rows, shape.global_row_bytes), np.uint8)
+        outside = np.ones(box.shape, bool)
         rows = np.arange(shape.rows) if found.inside is None else np.flatnonzero(found.inside)
         if len(rows) and found.last > found.first:
             sources = found.sources[rows] + found.first
@@ -217,7 +219,15 @@ def _read(m: DecodedMap, shape: BoxShape, found: Selection, memory: GlobalMemory
             block = memory.block(low, high - low)
             index = (sources - block.base)[:, None] + np.arange(width)
             box[rows, found.first : found.last] = block.u8[index]
+            outside[rows, found.first : found.last] = False
+        if m.oob_fill == "nan":
+            # The fill is not converted.
+            return np.where(outside, _nan_bytes(box), _convert(m, box))
     return _convert(m, box)
+
+
+def _nan_bytes(box: Box) -> Box:
+    return np.full((box.shape[0], box.shape[1] // 2), NAN_FILL, np.uint16).view(np.uint8)
 
 
 def _convert(m: DecodedMap, box: Box) -> Box:

@@ -42,6 +42,8 @@ class WgmmaOperation:
     b: int
     accumulate: bool
     a_parts: list[Any] = field(default_factory=lambda: [None] * 4)
+    metadata: list[Any] = field(default_factory=lambda: [None] * 4)
+    """Of each warp, of a sparse operation."""
     inputs: list[Any] = field(default_factory=lambda: [None] * 4)
     """Of each warp: its accumulator registers, or the operation that computes them."""
     holders: list[Accumulator | None] = field(default_factory=lambda: [None] * 4)
@@ -69,7 +71,7 @@ class Warpgroup:
 
     def issue(
         self, F: "Fragment", queue: "WgmmaQueue", instruction: Wgmma, a: Any, b: int,
-        accumulate: bool, inputs: Any, line: int,
+        accumulate: bool, inputs: Any, metadata: Any, line: int,
     ) -> Accumulator:  # fmt: skip
         """One warp issues; the fourth one puts the operation in flight.
 
@@ -93,6 +95,7 @@ class Warpgroup:
                 f"descriptors; warp {self.warps[0].index} group issued line {operation.line}"
             )
         position = queue.position
+        operation.metadata[position] = metadata
         if in_registers:
             operation.a_parts[position] = a
         if accumulate:
@@ -135,6 +138,7 @@ class Warpgroup:
             operation.result = execute_wgmma(
                 operation.instruction, before, self._a(operation), operation.b, self.cta.smem,
                 accumulate=operation.accumulate, exact=machine.options.exact,
+                metadata=_metadata(operation),
             )  # fmt: skip
             if machine.observer is not None and machine.observer.wants_products:
                 machine.observer.on_product(_product(operation, before, origin))
@@ -163,6 +167,13 @@ class Warpgroup:
         if not operation.instruction.a_in_registers:
             return operation.a
         return np.concatenate([np.broadcast_to(p, (4, 32)) for p in operation.a_parts], axis=1)
+
+
+def _metadata(operation: WgmmaOperation) -> Any:
+    if not operation.instruction.sparse:
+        return None
+    parts = [np.broadcast_to(np.asarray(p, np.uint32), (32,)) for p in operation.metadata]
+    return np.concatenate(parts)
 
 
 def _product(operation: WgmmaOperation, before: Any, origin: Origin) -> Product:
@@ -219,8 +230,9 @@ class WgmmaQueue:
 
 @runtime
 def issue_wgmma(
-    F: "Fragment", instruction: Wgmma, a: Any, b: int, accumulate: bool, inputs: Any, line: int
-) -> Accumulator:
+    F: "Fragment", instruction: Wgmma, a: Any, b: int, accumulate: bool, inputs: Any,
+    metadata: Any, line: int,
+) -> Accumulator:  # fmt: skip
     """wgmma.mma_async of one warp: its accumulators from now on."""
     queue = F.warp.wgmma
     if len(queue.group.warps) != 4:
@@ -228,7 +240,7 @@ def issue_wgmma(
             "wgmma needs whole warpgroups of four warps; the CTA has "
             f"{len(F.cta.warps)} warps, so warp {F.warp.index} is in none"
         )
-    return queue.group.issue(F, queue, instruction, a, b, bool(accumulate), inputs, line)
+    return queue.group.issue(F, queue, instruction, a, b, bool(accumulate), inputs, metadata, line)
 
 
 @runtime

@@ -17,6 +17,7 @@ from ptxgen.emulator.matrix_descriptor import decode_sm90, gather_operand, opera
 from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.numerics import fused_dot, fused_model
 from ptxgen.emulator.products import product
+from ptxgen.emulator.wgmma_sparse import Places, dense_rows, places_of, sparse_dot
 from ptxgen.errors import UnknownInstructionError
 
 Registers = NDArray[np.uint32]
@@ -36,7 +37,7 @@ class Wgmma:
 
     n: int
     k: int
-    """Elements, 32 bytes of them."""
+    """Elements, 32 bytes of them; 64 of a sparse one."""
     d_type: str
     a_type: str
     b_type: str
@@ -47,6 +48,10 @@ class Wgmma:
     mn_major_b: bool = False
     saturate: bool = False
     """.satfinite: clamp the s32 sum instead of wrapping."""
+    sparse: bool = False
+    """.sp: A has half of its elements, and metadata; k is still that of B."""
+    selector: int = 0
+    """sp-sel: which pair of threads of each quad supplies the metadata."""
 
     @property
     def accumulator_registers(self) -> int:
@@ -55,22 +60,23 @@ class Wgmma:
 
 
 def parse_wgmma(
-    qualifiers: Sequence[str], immediates: Sequence[int], a_in_registers: bool
+    qualifiers: Sequence[str], immediates: Sequence[int], a_in_registers: bool, selector: int = 0
 ) -> Wgmma:
     """The instruction with these dot-separated `qualifiers` (those after mma_async suffice) and the
     immediates after scale-d: imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b as far as it has
-    them.
+    them. `selector` is sp-sel.
 
-    Raises: UnknownInstructionError for forms that do not exist, or are not modelled (.sp).
+    Raises: UnknownInstructionError for forms that do not exist.
     """
     text = ".".join(qualifiers)
-    if "sp" in qualifiers:
-        raise UnknownInstructionError(f"sparse wgmma is not modelled yet: wgmma.{text}")
+    sparse = "sp" in qualifiers
     found = re.search(r"m64n(\d+)k(\d+)\.(?:satfinite\.)?(\w+)\.(\w+)\.(\w+)", text)
     if found is None:
         raise UnknownInstructionError(f"wgmma.{text} has no shape m64nNkK.D.A.B")
     n, k, (d, a, b) = int(found[1]), int(found[2]), found.groups()[2:]
-    _check_types(text, n, k, d, a, b)
+    _check_types(text, n, k // 2 if sparse else k, d, a, b)
+    if sparse and (a == "b1" or selector not in ((0, 1) if ELEMENT_BYTES[a] > 1 else (0,))):
+        raise UnknownInstructionError(f"wgmma.{text} does not exist with sp-sel {selector}")
     scales = list(immediates[:2])
     majors = list(immediates[2:])
     wanted = _wanted_immediates(a, a_in_registers)
@@ -85,7 +91,7 @@ def parse_wgmma(
     majors += [0] * (2 - len(majors))
     return Wgmma(
         n, k, d, a, b, a_in_registers, scales[0] < 0, scales[1] < 0, bool(majors[0]),
-        bool(majors[1]), "satfinite" in qualifiers,
+        bool(majors[1]), "satfinite" in qualifiers, sparse, selector,
     )  # fmt: skip
 
 
@@ -98,29 +104,38 @@ def execute_wgmma(
     *,
     accumulate: bool,
     exact: bool = False,
+    metadata: NDArray[np.uint32] | None = None,
 ) -> Registers:
     """The accumulator registers after the instruction, shape as `accumulators`.
 
     `a` is a matrix descriptor, or the four A registers (4, 128); `b` a descriptor; `accumulate` is
     scale-d. `exact` follows the tensor core bit for bit, else float32 sums in BLAS order.
+    `metadata` (128,) is that of a sparse instruction.
     Raises: OutOfBoundsError, EmulationError (descriptor bits).
     """
     op = instruction
     a_bits = _read_a(op, a, smem)
     b_bits = gather_operand(
-        decode_sm90(b), smem, op.n, _units(op, op.b_type), ELEMENT_BYTES[op.b_type],
+        decode_sm90(b), smem, op.n, _units_of_b(op), ELEMENT_BYTES[op.b_type],
         mn_major=op.mn_major_b,
     )  # fmt: skip
+    places = None
+    if metadata is not None:
+        places = places_of(metadata, op.selector, ELEMENT_BYTES[op.a_type])
     if op.d_type == "s32":
-        return _integer(op, accumulators, a_bits, b_bits, accumulate)
+        return _integer(op, accumulators, a_bits, b_bits, accumulate, places)
     a_values, b_values = decode(op.a_type, a_bits), decode(op.b_type, b_bits)
     if op.negate_a:
         a_values = -a_values
     if op.negate_b:
         b_values = -b_values
-    if exact:
+    if exact or places is not None:
         c = _values(op, accumulators) if accumulate else np.zeros((64, op.n), np.float32)
         model = fused_model("wgmma", op.a_type, op.d_type)
+        if places is not None:
+            types = op.a_type, op.b_type
+            d = sparse_dot(a_values, b_values, c, places, model if exact else None, types)
+            return _registers(op, d)
         d = fused_dot(a_values, b_values, c, model, op.a_type, op.b_type)
         return _registers(op, d)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -149,7 +164,7 @@ def wgmma_reads(instruction: Wgmma, a: int | None, b: int, smem: SharedMemory) -
     """
     op = instruction
     pieces = operand_chunks(
-        decode_sm90(b), smem, op.n, _units(op, op.b_type), ELEMENT_BYTES[op.b_type],
+        decode_sm90(b), smem, op.n, _units_of_b(op), ELEMENT_BYTES[op.b_type],
         mn_major=op.mn_major_b,
     )  # fmt: skip
     if a is not None:
@@ -219,6 +234,10 @@ def _units(op: Wgmma, type_name: str) -> int:
     return 32 // ELEMENT_BYTES[type_name]
 
 
+def _units_of_b(op: Wgmma) -> int:
+    return _units(op, op.b_type) * (2 if op.sparse else 1)
+
+
 def _values(op: Wgmma, accumulators: Registers) -> NDArray[np.float32]:
     if op.d_type == "f16":
         return halves_to_matrix(accumulators).view(np.float16).astype(np.float32)
@@ -232,8 +251,9 @@ def _registers(op: Wgmma, d: NDArray[np.float32]) -> Registers:
 
 
 def _integer(
-    op: Wgmma, accumulators: Registers, a: NDArray[Any], b: NDArray[Any], accumulate: bool
-) -> Registers:
+    op: Wgmma, accumulators: Registers, a: NDArray[Any], b: NDArray[Any], accumulate: bool,
+    places: Places | None,
+) -> Registers:  # fmt: skip
     # |sum| <= 32 * 255 * 255 < 2^24, so float32 products and sums are exact
     if op.a_type == "b1":
         left, right = (np.unpackbits(x, axis=1).astype(np.float32) for x in (a, b))
@@ -242,6 +262,8 @@ def _integer(
             (x.view(np.int8) if t == "s8" else x).astype(np.float32)
             for x, t in ((a, op.a_type), (b, op.b_type))
         )
+    if places is not None:
+        left = dense_rows(left, places)
     total = product(left, right).astype(np.int64)
     if accumulate:
         total += np.ascontiguousarray(registers_to_matrix(accumulators)).view(np.int32)
