@@ -8,6 +8,8 @@ from ptxgen.kernels.grouped_config import NAME, Config
 from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operand
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
 
+D_FORMATS = ("bf16", "f16", "f32")
+
 
 def check_formats(problem: GroupedGemm) -> None:
     """Refuse the formats that wgmma does not have.
@@ -17,6 +19,10 @@ def check_formats(problem: GroupedGemm) -> None:
     if problem.a not in ("bf16", "f16", *FP8) or problem.b not in ("bf16", "f16", *FP8):
         raise ConfigError(
             f"{NAME} multiplies bf16, f16, e4m3 and e5m2, got a={problem.a} and b={problem.b}"
+        )
+    if problem.d not in D_FORMATS:
+        raise ConfigError(
+            f"{NAME} rounds D to one of {', '.join(D_FORMATS)}, got d={problem.d}; try d=bf16"
         )
     if problem.scale in MICRO_SCALES:
         raise ConfigError(
