@@ -15,7 +15,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
-from ptxgen.kernels.grouped_config import Config
+from ptxgen.kernels.grouped_config import COARSE_STEP, Config
 from ptxgen.kernels.grouped_operands import check_serves
 from ptxgen.layout import MMA_M, align_up
 from ptxgen.problem import FP8
@@ -42,6 +42,10 @@ TILE_CLOCKS = 1500
 """Epilogue of one tile: scale, stage, store."""
 LAUNCH_S = 5.5e-6
 """Launch, the first tile's description and loads, the last tile's store."""
+HIGHEST, HIGHEST_PROMOTED = 256, 160
+"""Rows of A that a swapped tile can have, and with promotion."""
+CLEAR_S = 1.2e-6
+"""What it takes to clear the rows of A that no tile has loaded yet, where wgmma may read them."""
 BLEND = 3.3
 """Time of two things that go on at once: (x^BLEND + y^BLEND)^(1/BLEND). Fitted to 200 points of an
 H200: 16 groups of 8 to 256 rows, three sizes of weights, five kinds of tiles."""
@@ -164,16 +168,19 @@ def _candidates(
     found: list[dict[str, int | str | bool]] = []
     if swapped:
         up = align_up(max(rows, 1), 8)
-        heights = sorted({min(up, 256), *(align_up(ceil(up / parts), 8) for parts in (2, 3, 4))})
+        least = ceil(up / HIGHEST_PROMOTED)
+        parts = {ceil(up / HIGHEST), least, least + 1, least + 2}
+        heights = sorted({align_up(ceil(up / n), 8) for n in parts})
         for tile_m in heights:
             for tile_n in (128, 64):
                 step = 8 if tile_m <= 64 else 16 if tile_m <= 128 else 32
+                step = COARSE_STEP if problem.mode == "kgrouped" else step
                 found.append(
                     {"swap_ab": True, "tile_m": tile_m, "tile_n": tile_n, "token_step": step}
                 )
     else:
         for tile_m, warpgroups in ((64, 1), (128, 2), (192, 3), (128, 1), (192, 1), (256, 2)):
-            for tile_n in (128, 256, 192, 160, 136, 112, 96, 64):
+            for tile_n in (128, 256, 192, 136, 112, 96, 64):
                 found.append(
                     {"swap_ab": False, "tile_m": tile_m, "tile_n": tile_n,
                      "warpgroups": warpgroups}
@@ -190,7 +197,7 @@ def estimate(problem: GroupedGemm, rows: int, config: Config, gpu: GpuModel) -> 
     n_tiles = max(1, ceil(problem.n / (config.tile_n * config.cluster_n))) * config.cluster_n
     turns = ceil(problem.groups * m_tiles * n_tiles / gpu.num_sms)
     loaded = align_up(ceil(max(m, 1) / m_tiles), 8)
-    computed = _computed_rows(config, m, m_tiles)
+    computed = _computed_rows(config, m, m_tiles, turns)
     clocks = turns * (k_tiles * _k_tile_clocks(config, computed, loaded, gpu) + TILE_CLOCKS)
     l2_bytes = turns * k_tiles * (loaded + config.tile_n) * config.tile_k * size
     d_bytes = m * problem.n * dtype(problem.d).bytes * (2 if problem.mode == "kgrouped" else 1)
@@ -198,36 +205,42 @@ def estimate(problem: GroupedGemm, rows: int, config: Config, gpu: GpuModel) -> 
     memory_s = memory / (gpu.dram_gbytes_per_s * 1e9 * STREAM_SHARE)
     l2_s, compute_s = l2_bytes / L2_BYTES_PER_S, clocks / CLOCK_HZ
     seconds = (memory_s**BLEND + max(l2_s, compute_s) ** BLEND) ** (1 / BLEND) + LAUNCH_S
-    return Estimate(config, seconds, memory_s, l2_s, compute_s, computed_rows=computed * m_tiles)
+    seconds += CLEAR_S if config.clears_a else 0.0
+    return Estimate(config, seconds, memory_s, l2_s, compute_s, round(computed * m_tiles))
 
 
-def _computed_rows(config: Config, m: int, m_tiles: int) -> int:
-    """Rows of the highest tile of a group as wgmma multiplies them."""
+def _computed_rows(config: Config, m: int, m_tiles: int, turns: int) -> float:
+    """Rows of a tile of a group as wgmma multiplies them: of the highest, or, where each CTA gets
+    tiles of all heights, on average."""
     rows = ceil(max(m, 1) / m_tiles)
     if not config.swap_ab:
+        if turns >= 2 * m_tiles:
+            return align_up(max(m, 1), MMA_M) / m_tiles
         return min(config.tile_m, align_up(rows, MMA_M))
     return next(n for n in config.mma_columns if n >= min(align_up(rows, 8), config.tile_m))
 
 
-def _k_tile_clocks(config: Config, computed: int, loaded: int, gpu: GpuModel) -> float:
-    """Clocks of one k-tile of one tile: the Tensor Core's, those of shared memory, or, where one
-    warpgroup works alone, the sum of what it does one after another."""
+def _k_tile_clocks(config: Config, computed: float, loaded: int, gpu: GpuModel) -> float:
+    """Clocks of one k-tile of one tile: the Tensor Core's, those of shared memory, or the sum of
+    wgmma and promotion with its factors: with one set of accumulators two warpgroups hardly
+    overlap them, three do by half."""
     macs = FP8_MACS * gpu.fp8_tflops / HOPPER_FP8_TFLOPS * HOPPER_SMS / gpu.num_sms
     if config.a not in FP8:
         macs /= 2
     rows, columns = (config.tile_n, computed) if config.swap_ab else (computed, config.tile_n)
-    blocks = ceil(rows / MMA_M)
+    blocks = rows / MMA_M
     multiply = blocks * MMA_M * columns * config.tile_k / macs
     row_bytes = config.tile_k * dtype(config.a).bytes
     moved = (blocks * (MMA_M + columns) + config.tile_n + loaded) * row_bytes
+    factors = 0.0
     if config.block_scaled and not config.has_one_factor:
         # each of a block's four warps reads two floats per lane for every 8 columns, 256 bytes
-        moved += blocks * 4 * (columns // 8) * 256
-    shared = moved / SMEM_BYTES_PER_CLOCK
+        factors = blocks * 4 * (columns / 8) * 256 / SMEM_BYTES_PER_CLOCK
+    shared = moved / SMEM_BYTES_PER_CLOCK + factors
     if config.accumulate != "promoted":
         return max(multiply, shared, K_TILE_CLOCKS)
-    busy = min(blocks, config.warpgroups)
-    added = ceil(blocks / busy) * columns / 2 * PROMOTION_CLOCKS
-    if config.overlaps_promotion(columns if config.swap_ab else config.tile_n):
-        return max(multiply, shared, added + K_TILE_CLOCKS)
-    return max(multiply, shared, multiply / busy + added + K_TILE_CLOCKS)
+    busy = min(ceil(blocks), config.warpgroups)
+    added = ceil(blocks / busy) * columns / 2 * PROMOTION_CLOCKS + K_TILE_CLOCKS
+    if config.overlaps_promotion(config.mma_columns[-1]):
+        return max(multiply, shared, added)
+    return max(shared, multiply + (added + factors) / max(1, busy - 1))

@@ -1,6 +1,5 @@
 """What plans of kernels on tcgen05 have in common: protocol tables, launch, printed fields."""
 
-from ptxgen.d_fields import d_fields
 from ptxgen.dtypes import dtype
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
@@ -263,7 +262,7 @@ def _operand_fields(config: Tcgen05Config) -> dict[str, object]:
 
 
 def _epilogue_fields(config: Tcgen05Config) -> dict[str, object]:
-    layout, staging = config.accumulator, config.staging
+    layout, staging, d = config.accumulator, config.staging, dtype(config.d)
     integer = config.a in ("s8", "u8") and config.d != "s32"
     return {
         "layout_letter": layout.letter,
@@ -279,7 +278,11 @@ def _epilogue_fields(config: Tcgen05Config) -> dict[str, object]:
         "staging": staging,
         "staging_bytes": config.warp_staging_bytes,
         "staging_buffer_bytes": config.warp_buffer_bytes,
-        **d_fields(config.d),
+        "packed": d.bytes == 2,
+        "d_bytes": d.bytes,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32"}.get(config.d, ""),
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32"}.get(config.d, "mov.b32"),
     }
 
 

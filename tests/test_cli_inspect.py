@@ -35,10 +35,6 @@ def test_a_config_shows_what_its_plan_holds() -> None:
         assert part in text
 
 
-def test_why_says_who_chose_the_config_of_a_gemm() -> None:
-    assert read_json("inspect", "gemm", "--why")["why"]["choice"]
-
-
 def test_the_smem_map_of_a_config_fits_its_launch() -> None:
     data = read_json("inspect", "gemm")
     end = max(r["offset"] + r["nbytes"] for r in data["smem_map"])

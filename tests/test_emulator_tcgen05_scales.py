@@ -113,65 +113,55 @@ def test_one_cp_of_the_scale_block_makes_the_layout_that_mma_reads() -> None:
     assert all(np.array_equal(found[quarter], wanted) for quarter in range(4))
 
 
-MODELLED = [
-    ("f16", "bf16", "bf16", 16, 0, ""), ("f16", "f16", "f16", 16, 0, ""),
-    ("tf32", "tf32", "tf32", 8, 0, ""), ("f8f6f4", "e4m3", "e4m3", 32, 0, ""),
-    ("f8f6f4", "e5m2", "e2m3", 32, 0, ""), ("f8f6f4", "e3m2", "e2m1", 32, 0, ""),
-    ("mxf8f6f4", "e4m3", "e2m1", 32, 32, "ue8m0"), ("mxf8f6f4", "e2m3", "e5m2", 32, 32, "ue8m0"),
-    ("mxf4", "e2m1", "e2m1", 64, 32, "ue8m0"), ("mxf4nvf4", "e2m1", "e2m1", 64, 32, "ue8m0"),
-    ("mxf4nvf4", "e2m1", "e2m1", 64, 16, "ue4m3"),
-]  # fmt: skip
-"""Kind, A, B, K, elements that share a scale, its format: every kind of floats that mmasim has."""
-
-
-@pytest.mark.parametrize("data", ["normal", "any bits"])
-@pytest.mark.parametrize(("kind", "a_type", "b_type", "k", "size", "scale_type"), MODELLED)
-def test_exact_mode_equals_mmasim_bitwise(
-    kind: str, a_type: str, b_type: str, k: int, size: int, scale_type: str, data: str
-) -> None:
+@pytest.mark.parametrize("kind", ["normal", "any bits"])
+@pytest.mark.parametrize(
+    ("name", "a_type", "b_type"),
+    [("f8f6f4", "e4m3", "e4m3"), ("f8f6f4", "e5m2", "e2m3"), ("mxf8f6f4", "e4m3", "e2m1"),
+     ("mxf4nvf4", "e2m1", "e2m1")],
+)  # fmt: skip
+def test_exact_mode_equals_mmasim_bitwise(name: str, a_type: str, b_type: str, kind: str) -> None:
     torch = pytest.importorskip("torch")
     nv_ptx = pytest.importorskip("mmasim.nv_ptx")
-    views = {
-        "bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32,
-        "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "ue8m0": torch.float8_e8m0fnu,
-        "ue4m3": torch.float8_e4m3fn,
-    }  # fmt: skip
-    bits = {"e2m3": 6, "e3m2": 6, "e2m1": 4, "bf16": 16, "f16": 16, "tf32": 32}
+    k, blocks = (64, 4) if name == "mxf4nvf4" else (32, 1)
+    bits = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
     ctas = new_ctas(1)
 
-    def operand(name: str, rows: int) -> tuple[Any, Any]:
-        width = bits.get(name, 8)
-        word: Any = {16: np.uint16, 32: np.uint32}.get(width, np.uint8)
-        codes = RNG.integers(0, 1 << width, (rows, k), word)
-        if data == "normal":
-            codes = encode(name, RNG.standard_normal((rows, k)) * 2).astype(word)
-        if name == "tf32":
-            codes &= np.uint32(0xFFFFE000)
-        if name in views:
-            return codes, torch.from_numpy(codes).view(views[name])
-        if kind.startswith("mxf4"):
+    def operand(type_name: str, rows: int) -> tuple[Any, Any]:
+        codes = RNG.integers(0, 1 << bits.get(type_name, 8), (rows, k), np.uint8)
+        if kind == "normal":
+            codes = encode(type_name, RNG.standard_normal((rows, k)) * 2).astype(np.uint8)
+        if type_name in ("e4m3", "e5m2"):
+            dtype = torch.float8_e4m3fn if type_name == "e4m3" else torch.float8_e5m2
+            return codes, torch.from_numpy(codes).view(dtype)
+        if name == "mxf4nvf4":
             return codes, torch.from_numpy(codes[:, ::2] << 4 | codes[:, 1::2])
-        return codes, torch.from_numpy(codes << 2 if name == "e2m1" else codes)
+        return codes, torch.from_numpy(codes << 2 if type_name == "e2m1" else codes)
 
     (a_codes, a), (b_codes, b) = operand(a_type, 128), operand(b_type, 64)
-    a_bits, b_bits = place_operands(ctas, kind, a_type, b_type, a_codes, b_codes)
+    a_bits, b_bits = place_operands(ctas, name, a_type, b_type, a_codes, b_codes)
     c = RNG.standard_normal((128, 64)).astype(np.float32)
     write_d(ctas, c.view(np.uint32), 1)
-    inputs, qualifiers = [a, b.T, torch.from_numpy(c)], ["cta_group::1", f"kind::{kind}"]
-    text = f"f32.{a_type}.{b_type}"
-    if size:
+    scaled, inputs = name.startswith("mx"), [a, b.T, torch.from_numpy(c)]
+    scale_type = "ue4m3" if name == "mxf4nvf4" else "ue8m0"
+    if scaled:
         codes = [RNG.integers(100, 120, (n, 4), np.uint8) for n in (128, 64)]
         for column, of_rows in ((400, codes[0]), (420, codes[1])):
             for row, of_row in enumerate(of_rows):
                 ctas[0].tmem.cells[row % 32 :: 32, column + row // 32] = of_row.view(np.uint32)[0]
-        scales = [torch.from_numpy(x[:, : k // size].copy()).view(views[scale_type]) for x in codes]
+        dtype = torch.float8_e8m0fnu if scale_type == "ue8m0" else torch.float8_e4m3fn
+        scales = [torch.from_numpy(x[:, :blocks].copy()).view(dtype) for x in codes]
+        block = 16 if blocks == 4 else 32
+        text = f"m128n64k{k}.kind::{name}.block{block}.f32.{a_type}.{b_type}.{scale_type}"
         inputs += [scales[0], scales[1].T]
-        text = f"m128n64k{k}.kind::{kind}.block{size}.{text}.{scale_type}"
         wanted = nv_ptx.TCGen05MMABlockScale("Blackwell", text)(*inputs).numpy()
-        qualifiers += ["block_scale", f"scale_vec::{k // size}X"]
     else:
-        wanted = nv_ptx.TCGen05MMA("Blackwell", f"m128n64k{k}.kind::{kind}.{text}")(*inputs).numpy()
-    described = idesc(kind, 128, 64, a_type, b_type, ue8m0=scale_type == "ue8m0")
+        text = f"m128n64k32.kind::{name}.f32.{a_type}.{b_type}"
+        wanted = nv_ptx.TCGen05MMA("Blackwell", text)(*inputs).numpy()
+    vector = [f"scale_vec::{blocks}X"] if scaled else []
+    op = parse_tcgen05_mma(
+        ["cta_group::1", f"kind::{name}", *(["block_scale"] if scaled else []), *vector]
+    )
+    described = idesc(name, 128, 64, a_type, b_type, ue8m0=scale_type == "ue8m0")
     operands = MmaOperands(D_AT, a_bits, b_bits, described, scale_a=400, scale_b=420)
-    execute_tcgen05_mma(parse_tcgen05_mma(qualifiers), operands, ctas, exact=True)
+    execute_tcgen05_mma(op, operands, ctas, exact=True)
     assert np.array_equal(read_d(ctas, 128, 64, 1), wanted.view(np.uint32))

@@ -137,7 +137,7 @@ def test_kinds_assemble_without_spill_at_the_lowest_version(
         (Gemm(64, 64, 64, "e4m3", "e2m1", scale="mx32"), {"kind": "mxf4"}, "try kind=mxf8f6f4"),
         (Gemm(64, 64, 64, "e4m3", "e4m3", scale="mx32"), {"kind": "f16"}, "kind='f16' must be one"),
         (Gemm(64, 64, 64, "e4m3", "e4m3"), {"kind": "mxf4"}, "kind=mxf4 must be none"),
-        (Gemm(64, 64, 64, "e2m1", "e4m3", a_stride=66), {}, "needs every row.*try a padded copy"),
+        (Gemm(64, 64, 64, "e2m1", "e4m3", a_stride=66), {}, "a_copy_bytes=4 needs every row"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_by_name(
@@ -145,10 +145,3 @@ def test_what_cannot_work_is_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         gemm_mma.plan(problem, gemm_mma.default_config(problem, **{"target": "sm_120a", **chosen}))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids="-".join)
-def test_the_grid_of_configs_has_legal_ones_of_every_depth(kind: Kind) -> None:
-    verdicts = list(gemm_mma.configs(problem_of(kind, 512, 512, 512), "sm_120a"))
-    legal = {config.tile_k for config, reason in verdicts if reason is None}
-    assert legal == ({128, 256} if kind[3] != "mxf8f6f4" and kind[2] != "mx128" else {128})

@@ -162,26 +162,3 @@ def test_what_cannot_work_is_refused_by_name(
 def test_swapped_operands_are_exact(kind: tuple[str, str, str, str], group: int, m: int) -> None:
     problem = problem_of(kind, m, 264, 416)
     assert case(problem, kind=kind[3], swap_ab=True, cta_group=group, tile_m=192)
-
-
-def _wrong_numbers_of_tokens(kind: tuple[str, str, str, str], group: int) -> list[int]:
-    """One text for all: the width of the MMA follows the tokens at run time."""
-    k = 256 if kind[0] == "e2m1" else 128
-    config = gemm_sm100_blockscaled.default_config(
-        problem_of(kind, 256, 128 * group, k), kind=kind[3], swap_ab=True, cta_group=group,
-        tile_m=256, stages=2, accumulators=1,
-    )  # fmt: skip
-    return [m for m in range(1, 257) if not is_exact(problem_of(kind, m, 128 * group, k), config)]
-
-
-def test_every_number_of_tokens_is_exact_when_swapped() -> None:
-    assert _wrong_numbers_of_tokens(KINDS[0], 2) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids="-".join)
-@pytest.mark.parametrize("group", [1, 2])
-def test_every_number_of_tokens_is_exact_in_every_kind(
-    kind: tuple[str, str, str, str], group: int
-) -> None:
-    assert _wrong_numbers_of_tokens(kind, group) == []

@@ -99,24 +99,6 @@ def test_empty_full_and_single_groups_are_exact(rows: list[int], ctas: dict[str,
     assert computes(small("masked"), rows, ctas)
 
 
-def every_number_of_tokens_is_exact(ctas: dict[str, Any], tile_m: int) -> bool:
-    problem = GroupedGemm("masked", 256, 256, 128, 64)
-    return computes(problem, list(range(1, 257)), {**ctas, "tile_m": tile_m})
-
-
-def test_every_number_of_tokens_is_exact() -> None:
-    assert every_number_of_tokens_is_exact(CTAS[2], 256)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tile_m", [64, 256])
-@pytest.mark.parametrize("ctas", CTAS, ids=str)
-def test_every_number_of_tokens_is_exact_on_every_cta_group(
-    ctas: dict[str, Any], tile_m: int
-) -> None:
-    assert every_number_of_tokens_is_exact(ctas, tile_m)
-
-
 def test_sizes_outside_the_matrix_are_clamped() -> None:
     problem = small("masked")
     sizes = np.asarray([100, -5, 2**31 - 1, -(2**31), 7], np.int32)

@@ -33,7 +33,6 @@ LAYERS = (
         "layout",
         "operand_maps",
         "config_rules",
-        "d_fields",
         "operand_buffers",
         "warp_tiles",
         "warp_schedule",

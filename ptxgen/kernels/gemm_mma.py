@@ -21,13 +21,20 @@ kinds exactly. Measured on an H200; other GPUs after MMA-Sim (arXiv 2511.10909).
 """
 
 from ptxgen.arch import arch
-from ptxgen.d_fields import d_fields
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
-from ptxgen.kernels.gemm_mma_choice import NUM_SMS, configs, default_config
-from ptxgen.kernels.gemm_mma_config import TARGET, TARGETS, Config
-from ptxgen.kernels.gemm_mma_operands import NAME, check_operands, copy_sizes, widest_access
+from ptxgen.kernels.gemm_mma_config import (
+    NAME,
+    NUM_SMS,
+    TARGET,
+    TARGETS,
+    Config,
+    check_operands,
+    configs,
+    default_config,
+    widest_access,
+)
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
 from ptxgen.micro_kinds import MICRO_KINDS
@@ -100,14 +107,10 @@ def _check_serves(problem: Gemm, config: Config) -> None:
     for operand, field in (("a", "a_copy_bytes"), ("b", "b_copy_bytes"), ("d", "d_store_bytes")):
         used, widest = getattr(config, field), widest_access(problem, operand)
         if problem.extent_bytes(operand) and used > widest:
-            narrower = operand == "d" or widest in copy_sizes(
-                getattr(problem, operand), config.is_fp4
-            )
-            hint = f"{field}={widest}" if narrower else f"a padded copy of {operand.upper()}"
             raise ConfigError(
                 f"{field}={used} needs every row of {operand.upper()} to start at a multiple of "
                 f"{used} bytes, got an alignment of {getattr(problem, f'{operand}_alignment')} and "
-                f"a row stride of {problem.stride(operand)} elements; try {hint}"
+                f"a row stride of {problem.stride(operand)} elements; try {field}={widest}"
             )
 
 
@@ -241,7 +244,11 @@ def _fields(config: Config) -> dict[str, object]:
         "blocks": [
             {"row": block.row, "groups": _groups(block, config)} for block in d_blocks(a, b)
         ],
-        **d_fields(config.d),
+        "d_bytes": d.bytes,
+        "packed": d.bytes == 2,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
     }
 
 

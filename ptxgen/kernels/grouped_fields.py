@@ -4,7 +4,6 @@ Swapped or not, wgmma has rows (its M) and columns (its N); here `rows` and `col
 There is one set of fields for the kernel, and one for each main loop (grouped_loop_fields).
 """
 
-from ptxgen.d_fields import d_fields
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import (
     CONSUMER_REGISTERS,
@@ -188,6 +187,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
             axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
             for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
         },
+        "d_bytes": d.bytes,
         "piece_columns": 16 // d.bytes,
         "first_row": "%n_start" if config.swap_ab else "%m_start",
         "first_column": "%m_start" if config.swap_ab else "%n_start",
@@ -201,7 +201,10 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
             for what, suffix in (("vector", ""), ("group_bytes", "_group_bytes"))
         },
         "columns_shown": ", ".join(map(str, config.mma_columns)),
-        **d_fields(config.d),
+        "packed": d.bytes == 2,
+        "store_type": "b16" if d.bytes == 2 else "b32",
+        "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
+        "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
         "straight_pieces": [
             {"first_row": first, "smem_offset": first * DStaging.PITCH_BYTES}
             for first in range(0, MMA_M, WARPGROUP_THREADS // PIECES_PER_ROW)

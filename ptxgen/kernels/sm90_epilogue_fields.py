@@ -1,12 +1,21 @@
 """What gemm_sm90 prints after its main loop: values and where they go."""
 
-from ptxgen.d_fields import d_fields, straight_chunks
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
-from ptxgen.layout import DStaging
+from ptxgen.layout import MMA_M, DStaging
 
+PACK = {
+    "bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": "",
+    "e4m3": "cvt.rn.satfinite.e4m3x2.f32",
+}  # fmt: skip
+"""dtype of D -> what rounds two floats into one register."""
+CONVERT = {
+    "bf16": "cvt.rn.bf16.f32 %rounded,", "f16": "cvt.rn.f16.f32 %rounded,",
+    "f32": "mov.b32 %rounded,", "e4m3": "cvt.rn.satfinite.e4m3x2.f32 %rounded, 0f00000000,",
+}  # fmt: skip
+"""dtype of D -> what rounds one float, up to its register."""
 ELEMENTS: dict[str, dict[str, object]] = {
     "f32": {"bytes": 4, "widen": ""},
     "bf16": {"bytes": 2, "widen": "cvt.f32.bf16"},
@@ -19,12 +28,7 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     """What the epilogue and the parts of values print. results: prefix of each block's sums."""
     d = dtype(config.d)
     deferred = config.store == "deferred"
-    turns = 2 if config.gated else 1
-    chunks = (
-        [] if config.store == "global"
-        else straight_chunks(config.d, config.d_tile_n, results, turns)
-    )  # fmt: skip
-    shared = d_fields(config.d)
+    chunks = _chunks(config, results)
     return {
         "defers_store": deferred,
         "if_held": "@%holds_tile " if deferred else "",
@@ -34,14 +38,15 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
         "chunks_after_kernel": chunks if deferred else [],
         "held": [f"%held{i}_" for i in range(len(results))] if d.bytes < 4 else [],
         "held_registers": config.d_tile_n * d.bytes // 8,
-        **shared,
+        "d_bytes": d.bytes,
+        "packed": d.bytes == 2,
         "packs_bytes": d.bytes == 1,
+        "store_type": f"b{d.bits}",
         "pair_type": f"b{2 * d.bits}",
         "pair_mask": 2 * d.bytes - 1,
         "rounded_type": "b32" if d.bytes == 4 else "b16",
-        "convert": f"{shared['convert']} %rounded,"
-        if d.bytes > 1
-        else f"{shared['pack']} %rounded, 0f00000000,",
+        "pack": PACK[config.d],
+        "convert": CONVERT[config.d],
         "staging": DStaging(d, config.d_tile_n),
         "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
@@ -79,6 +84,47 @@ def _values(config: Config) -> dict[str, object]:
             for column in ("%column", "%next_column")
         ],
     }
+
+
+def _chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
+    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
+    if config.store == "global":
+        return []
+    d_bytes = dtype(config.d).bytes
+    turns = 2 if config.gated else 1
+    chunks: list[dict[str, object]] = []
+    for block, result in enumerate(results):
+        for chunk in DStaging(dtype(config.d), config.d_tile_n).chunks:
+            stores = []
+            for store in chunk.stores:
+                first = 4 * turns * store.groups[0]
+                registers = {
+                    1: f"%held{block}_{store.groups[0]}",
+                    2: _vector(f"%held{block}_", 2 * store.groups[0], store.num_matrices),
+                    4: _vector(result, first, 2),
+                }[d_bytes]
+                stores.append(
+                    {
+                        "chunk_xor": store.chunk_xor,
+                        "num_matrices": store.num_matrices,
+                        "registers": registers,
+                        "second_registers": _vector(result, first + 2, 2),
+                    }
+                )
+            chunks.append(
+                {
+                    "index": len(chunks),
+                    "rows": block * MMA_M,
+                    "stores": stores,
+                    "map": f"%{chunk.map.name}",
+                    "column_offset": chunk.column_offset,
+                }
+            )
+    return chunks
+
+
+def _vector(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
 
 
 def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]]:
