@@ -1,12 +1,13 @@
 """`ptxgen bench`: measure kernels on this GPU beside the libraries that are here."""
 
-import getpass
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ptxgen.commands.bench_report import Measurement, peers_shown, print_summary
 from ptxgen.commands.grouped_options import GROUPED
 from ptxgen.commands.options import (
     TARGETS,
@@ -14,9 +15,10 @@ from ptxgen.commands.options import (
     kinds_of,
     measurement_options,
     problem_options,
+    refuse_given,
     select,
 )
-from ptxgen.commands.output import json_option, note, output_files, print_json, print_table
+from ptxgen.commands.output import json_option, note, print_table
 
 CUSTOM = "custom"
 
@@ -88,42 +90,25 @@ def command(
 
     table_path = Path(peer_table) if peer_table else default_table()
     table = load_peer_table(table_path) if table_path else None
+    measurement = Measurement(
+        table, time_budget, rounds, executor, gpu_index, measured_by, output, plot, as_json
+    )
     if target == GROUPED:
         from ptxgen.commands.grouped_bench import bench_grouped
 
-        bench_grouped(
-            set_names, kind_names, peers, both_ways, time_budget, rounds, executor, gpu_index,
-            measured_by, output, table, plot, as_json,
-        )  # fmt: skip
+        refuse_given({*values, "config_json"}, "bench grouped measures sets; try --set, or --list")
+        bench_grouped(measurement, set_names, kind_names, peers, both_ways)
         return
-    from ptxgen.benchmark.method import Method
+    refuse_given(("both_ways",), "belongs to grouped")
+    if set_names:
+        refuse_given({*values, "config_json"}, "belongs to one problem, not to a --set")
     from ptxgen.benchmark.peers import chosen_peers
+    from ptxgen.benchmark.plot import plot_report
     from ptxgen.benchmark.suite import run
-    from ptxgen.errors import WrongResultError
-    from ptxgen.executors import executor_of
-    from ptxgen.launcher.device import GpuDevice
 
     cases = _cases(set_names, kind_names, config_json, values)
-    found_peers = chosen_peers([name.strip() for name in peers.split(",")])
-    method = Method() if rounds is None else Method(min_rounds=min(5, rounds), max_rounds=rounds)
-    with output_files(output) as (file,), executor_of(executor) as pool:
-        report = run(
-            cases, GpuDevice.get(gpu_index), found_peers, pool, method=method,
-            time_budget_s=time_budget or float("inf"), table=table,
-            measured_by=measured_by or getpass.getuser(), note=note,
-        )  # fmt: skip
-        if file is not None:
-            file.write(json.dumps(report, indent=1).encode() + b"\n")
-    if plot:
-        from ptxgen.benchmark.plot import plot_report
-
-        plot_report(report, Path(plot))
-    if as_json:
-        print_json(report.pop("schema"), report)
-    else:
-        _print(report)
-    if report["failed"]:
-        raise WrongResultError("; ".join(f["case"] + ": " + f["reason"] for f in report["failed"]))
+    found = chosen_peers([name.strip() for name in peers.split(",")])
+    measurement.report(partial(run, peers=found), cases, plot_report, _print)
 
 
 def _cases(
@@ -136,8 +121,6 @@ def _cases(
 
     kinds = kinds_of(set_names, kind_names)
     if set_names:
-        if config_json:
-            raise click.UsageError("--config belongs to one problem, not to a --set")
         return cases_of([bench_set(name) for name in set_names], kinds)
     selection = select(values)
     chosen = selection.config if selection.chosen else None
@@ -196,23 +179,10 @@ def _print(report: dict[str, Any]) -> None:
                 round(r["tflops"], 1), round(r["gbytes_per_s"]),
                 round(r["percent_of_wgmma_ceiling"] or 0, 1),
                 round(r["percent_of_read_stream"] or 0, 1), round(r["spread"], 3),
-                ", ".join(f"{p['peer']} {p['ratio']:.3f}" for p in r["peers"]),
+                peers_shown(r),
                 r["config_name"],
             )
             for r in report["results"]
         ],
     )  # fmt: skip
-    print_table(
-        "Summary",
-        ("set", "peer", "problems", "geomean", "min", "losing"),
-        [
-            (
-                s["set"], s["peer"], s["problems"], round(s["geomean"], 4), round(s["min"], 4),
-                ", ".join(f"{x['m']}x{x['n']}x{x['k']}" for x in s["losing"]),
-            )
-            for s in report["summary"]
-        ],
-    )  # fmt: skip
-    for what in ("skipped", "failed"):
-        for entry in report[what]:
-            note(f"{what}: {entry['case']}: {entry['reason']}")
+    print_summary(report, lambda x: f"{x['m']}x{x['n']}x{x['k']}")
