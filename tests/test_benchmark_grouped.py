@@ -1,17 +1,23 @@
 """Grouped benchmarks measure what they say: their sets, their operands, and what they accept."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from test_benchmark_suite import HostGpu
+from test_benchmark_suite import QUICK, HostGpu
 
-from ptxgen.benchmark.conversion import default_table, load_peer_table
+from ptxgen.benchmark import ceilings, grouped_sets, grouped_suite
+from ptxgen.benchmark.ceilings import StreamReader
+from ptxgen.benchmark.conversion import PeerTable, default_table, load_peer_table
 from ptxgen.benchmark.grouped_check import check
 from ptxgen.benchmark.grouped_conversion import OURS, Converter
 from ptxgen.benchmark.grouped_plot import swap_curves
-from ptxgen.benchmark.grouped_sets import SETS, cases_of
+from ptxgen.benchmark.grouped_sets import SETS, GroupedSet, cases_of
 from ptxgen.benchmark.grouped_suite import OTHER, by_problem
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender, Method, Samples
@@ -35,6 +41,14 @@ MODES: dict[str, tuple[GroupedGemm, tuple[int, ...]]] = {
                     alignment=128), (128, 0, 128),
     ),
 }  # fmt: skip
+
+
+@dataclass
+class Watch:
+    """A stopwatch on whose GPU nothing is timed."""
+
+    device: Any
+    stream: int = 1
 
 
 def computed(workload: GroupedWorkload, damaged_group: int = -1) -> Contender:
@@ -111,3 +125,52 @@ def test_a_curve_tells_swapped_from_straight_whichever_was_chosen() -> None:
     (points,) = swap_curves(results).values()
     assert [p["rows"] for p in points] == [8, 16, 24]
     assert [p["us"][True] for p in points] == [1.0, 1.0, 2.0]
+
+
+def test_a_run_reports_every_case_both_ways_beside_a_converted_peer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu: Any = HostGpu()
+    shapes = tuple((2, (rows, rows), 64, 256) for rows in (8, 3))
+    tiny = {
+        "tiny": GroupedSet("tiny", "", "masked", shapes, both_ways=True, quick=True),
+        "sums": GroupedSet("sums", "", "kgrouped", ((2, (128, 256), 64, 24),), "fp8-group"),
+    }
+    monkeypatch.setattr(grouped_sets, "SETS", tiny)
+    monkeypatch.setattr(grouped_sets, "MASKED_ROOM", 16)
+    monkeypatch.setattr(grouped_suite, "stopwatch", lambda gpu: nullcontext(Watch(gpu)))
+    monkeypatch.setattr(grouped_suite, "image_of", lambda plan: b"")
+    monkeypatch.setattr(ceilings, "image_of", lambda plan: b"")
+    monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 20)
+    monkeypatch.setattr(ceilings, "MMA_SETTLE_S", 0.0)
+    monkeypatch.setattr(ceilings, "launch_contender", lambda name, *arguments: Contender(
+        name, 1, lambda lead, count: 1e-3 * count
+    ))  # fmt: skip
+    monkeypatch.setattr(grouped_suite, "QUICK", QUICK)
+    monkeypatch.setattr(grouped_suite, "STREAM", QUICK)
+    monkeypatch.setattr(StreamReader, "copy_bytes_per_s", lambda self: 2e12)
+    built: list[GroupedWorkload] = []
+
+    class Noted(GroupedWorkload):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            built.append(self)
+
+    def launched(name: str, *arguments: Any) -> Contender:
+        return replace(computed(built[-1]), name=name)
+
+    monkeypatch.setattr(grouped_suite, "GroupedWorkload", Noted)
+    monkeypatch.setattr(grouped_suite, "launch_contender", launched)
+    table = PeerTable("there", {}, {("deepgemm_fp8_masked", 2, 3, 64, 256): 5e-6}, 4e12)
+    with ThreadPoolExecutor(1) as pool:
+        report = grouped_suite.run(
+            cases_of(("tiny", "sums")), gpu, pool, method=QUICK, table=table, measured_by="a test"
+        )
+    assert [r["rows"] for r in report["results"]] == [[8, 8], [3, 3], [128, 256]]
+    assert len(built) == 2
+    assert all(r["correct"] and r["level"] == "kernel" for r in report["results"])
+    peers = {s["peer"]: s for s in report["summary"] if s["set"].startswith("tiny")}
+    assert set(peers) == {OTHER, "deepgemm_fp8_masked (converted)"}
+    assert peers[OTHER]["problems"] == 2
+    assert not gpu.live
+    json.dumps(report)

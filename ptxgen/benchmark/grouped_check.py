@@ -14,8 +14,11 @@ CHECKED_GROUPS = 4
 """Groups of a problem whose results are compared bit for bit."""
 
 
-def check(workload: GroupedWorkload, contender: Contender, config: Any) -> Check:
-    """Reset every copy of D, replay once, and compare some groups bit for bit.
+def check(
+    workload: GroupedWorkload, contender: Contender, config: Any, groups: int = CHECKED_GROUPS
+) -> Check:
+    """Reset every copy of D, replay once, and compare up to `groups` groups bit for bit: the
+    longest, the first, the last and the middle one.
 
     kgrouped: D is compared after one call on zeros; a replay adds as often as it calls each copy,
     so its sums are compared with that multiple.
@@ -24,10 +27,11 @@ def check(workload: GroupedWorkload, contender: Contender, config: Any) -> Check
     workload.reset_d()
     contender.replay(0, 1)
     segments = problem.segments(workload.sizes)
-    if len(segments) > CHECKED_GROUPS:
-        longest = max(segments, key=lambda s: s.length)
-        chosen = {0, len(segments) - 1, len(segments) // 2, segments.index(longest)}
-        segments = [segments[i] for i in sorted(chosen)]
+    if len(segments) > groups:
+        longest = segments.index(max(segments, key=lambda s: s.length))
+        last = len(segments) - 1
+        chosen = list(dict.fromkeys((longest, last, 0, last // 2)))
+        segments = [segments[i] for i in sorted(chosen[:groups])]
     calls = contender.calls // len(workload.copies) if problem.mode == "kgrouped" else 1
     elements = wrong = 0
     worst = 0.0

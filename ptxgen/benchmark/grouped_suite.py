@@ -12,7 +12,7 @@ from ptxgen.benchmark.ceilings import StreamReader, image_of, measure_ceilings
 from ptxgen.benchmark.check import Check
 from ptxgen.benchmark.conversion import PeerTable
 from ptxgen.benchmark.gpu_state import StateSampler
-from ptxgen.benchmark.grouped_check import check
+from ptxgen.benchmark.grouped_check import CHECKED_GROUPS, check
 from ptxgen.benchmark.grouped_conversion import OURS, Converter
 from ptxgen.benchmark.grouped_sets import GroupedCase, grouped_set
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
@@ -57,7 +57,8 @@ class GroupedResult:
     """Peers that did not run here."""
     refusals: dict[str, str]
     stream_s: float
-    """What the read stream takes for all compulsory bytes."""
+    """What the read stream takes for all compulsory bytes; for a point of a curve, at the rate of a
+    long one."""
     sizes: Any
     state: dict[str, Any]
 
@@ -147,7 +148,9 @@ def run(
         ceilings = measure_ceilings(watch, reader, dtypes, method, executor, note)
         copy_bytes_per_s = reader.copy_bytes_per_s()
         converter = Converter(watch, method, table, copy_bytes_per_s)
-        bench = _Bench(watch, reader, sampler, method, peers, converter)
+        bench = _Bench(
+            watch, reader, sampler, method, peers, converter, ceilings.read_bytes_per_s.median
+        )
         stack.callback(bench.close)
         for index, prepared in enumerate(queue):
             case = prepared.case
@@ -248,7 +251,7 @@ class _Bench:
 
     def __init__(
         self, watch: Stopwatch, reader: StreamReader, sampler: StateSampler, method: Method,
-        peers: bool, converter: Converter,
+        peers: bool, converter: Converter, read_bytes_per_s: float,
     ) -> None:  # fmt: skip
         self.watch = watch
         self.reader = reader
@@ -256,6 +259,8 @@ class _Bench:
         self.method = method
         self.peers = peers
         self.converter = converter
+        self.read_bytes_per_s = read_bytes_per_s
+        """What the read stream of this run reaches; quick problems have no stream of their own."""
         self._workload: GroupedWorkload | None = None
 
     def measure(self, prepared: _Prepared, seconds: float) -> GroupedResult:
@@ -277,7 +282,8 @@ class _Bench:
                 )
                 stack.callback(contender.close)
                 contenders.append(contender)
-                checks[way.name] = check(workload, contender, way.choice.config)
+                groups = 1 if quick else CHECKED_GROUPS
+                checks[way.name] = check(workload, contender, way.choice.config, groups)
                 checks[way.name].require(str(way.choice.config))
             for peer in grouped_peers.serving(case) if self.peers else ():
                 try:
@@ -288,9 +294,12 @@ class _Bench:
             with self.sampler:
                 samples = compare(contenders, QUICK if quick else self.method, seconds)
             nbytes = case.problem.compulsory_bytes(workload.sizes)
-            stream, read = self.reader.contender(nbytes)
-            stack.callback(stream.close)
-            stream_s = compare([stream], STREAM, 0.0)[stream.name].median * nbytes / read
+            if quick:
+                stream_s = nbytes / self.read_bytes_per_s
+            else:
+                stream, read = self.reader.contender(nbytes)
+                stack.callback(stream.close)
+                stream_s = compare([stream], STREAM, 0.0)[stream.name].median * nbytes / read
         return GroupedResult(
             case, prepared.ways[0].choice, samples, checks,
             self.converter.peers(case, samples), refusals, stream_s, workload.sizes,
