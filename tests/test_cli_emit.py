@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -267,10 +266,3 @@ def test_a_shell_completes_commands_and_choices() -> None:
             _PTXGEN_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" "))
         )
         assert expected in done.stdout
-
-
-def test_a_slow_run_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptxgen.commands.progress.PERIOD_S", 0.005)
-    result = run("run", "gemm", "--device", "emulator", "--json")
-    assert json.loads(result.stdout)["ok"]
-    assert re.search(r"running the kernel: 0 s, \d of 2 clusters", result.stderr)

@@ -1,6 +1,7 @@
 """Checked runs: right results pass, wrong ones do not, and commands say so."""
 
 import json
+import queue
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ptxgen.cli import group
+from ptxgen.commands import progress
+from ptxgen.emulator import EmulatorDevice
 from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import DeadlockError, LaunchError
+from ptxgen.kernels import gemm_sm90
 from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.operands import Array, Operands, make_operands
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
+from ptxgen.renderer import render
 from ptxgen.trial import run_gemm, run_launch
 from ptxgen.verification import verify
 
@@ -262,3 +267,18 @@ def test_no_gpu_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(GpuDevice, "get", missing)
     assert CliRunner().invoke(group, ["run", "gemm", "--device", "gpu"]).exit_code == 3
+
+
+def test_a_slow_run_says_how_far_the_emulator_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(progress, "note", said.put)
+    monkeypatch.setattr(progress, "PERIOD_S", 0.02)
+    device = EmulatorDevice()
+    with progress.progress_shown(device) as shown:
+        shown.tell("running")
+        config = gemm_sm90.default_config(PROBLEM)
+        plan = gemm_sm90.plan(PROBLEM, config)
+        run_gemm(PROBLEM, plan.launch, render(plan).text, device, data="integers")
+        done = re.compile(r"running: \d+ s, (\d+) of \1 clusters, about 0 s left")
+        while not done.fullmatch(said.get(timeout=60)):
+            pass
