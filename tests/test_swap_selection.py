@@ -1,9 +1,14 @@
 """Swapping follows from the GPU's ratio of compute to bandwidth, not from rows alone."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from ptxgen.devices import gpu_model
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm90
 from ptxgen.swap_selection import choose_swap, estimate
 
 WEIGHTS = [(4096, 7168), (7168, 2048)]
@@ -63,3 +68,27 @@ def test_estimates_grow_with_the_rows() -> None:
     config = grouped_sm90.default_config(problem(), swap_ab=True, tile_m=64)
     times = [estimate(problem(), m, config, gpu_model("H200")).seconds for m in (8, 64, 256, 1024)]
     assert times == sorted(times)
+
+
+MEASURED = Path(__file__).parent.parent / "benchmarks" / "results" / "h200-grouped-tiles.json"
+
+
+@pytest.mark.parametrize(("n", "within"), [(4096, 1.02), (7168, 1.02), (2112, 1.06)])
+def test_the_tile_that_the_model_prefers_is_near_the_best_one_measured(
+    n: int, within: float
+) -> None:
+    runs = {run["name"]: run for run in json.loads(MEASURED.read_text())["runs"]}
+    points: dict[int, list[tuple[float, float]]] = {}
+    for row in runs["swap curve"]["rows"]:
+        tile = row["config"]
+        more_than_one = not tile.get("swap_ab") and row["rows"] > tile["tile_m"]
+        if row["n"] != n or tile.get("tile_n") == 256 or more_than_one:
+            continue  # not a candidate, or cut otherwise since
+        of_point = GroupedGemm("masked", 16, 256, n, row["k"], scale="block", accumulate="promoted")
+        config = grouped_sm90.default_config(of_point, **tile)
+        predicted = estimate(of_point, row["rows"], config, gpu_model("H200")).seconds
+        points.setdefault(row["rows"], []).append((predicted, row["us"]))
+    assert len(points) > 12
+    for rows, found in points.items():
+        preferred, best = min(found)[1], min(us for _, us in found)
+        assert preferred <= within * best, f"{rows} rows: {preferred} us, best {best} us"

@@ -1,7 +1,7 @@
 """grouped_sm90: many GEMMs of one shape on Hopper, whose rows are counted on the device.
 
 Pairs with templates/grouped_sm90.ptx.j2. One warp walks the groups and describes tiles, one loads
-by TMA, one moves block scales; one or two consumer warpgroups run wgmma and store D. The operands
+by TMA, one moves block scales; one to three consumer warpgroups run wgmma and store D. The operands
 may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs are persistent.
 """
 
