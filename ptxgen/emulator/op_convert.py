@@ -1,21 +1,20 @@
-"""cvt: between integers, floats and the packed small formats."""
+"""cvt: between integers and floats. Packed formats: op_convert_packed."""
 
 from typing import Any
 
 import numpy as np
 
-from ptxgen.emulator.formats import decode, encode, round_tf32, unpack_codes
 from ptxgen.emulator.lanes import F4, F8, U2, U4, bf16_to_f32
-from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
+from ptxgen.emulator.micro import Compute, Micro, lowers, unknown
+from ptxgen.emulator.op_convert_packed import SIZES, compute, packed_conversion
 from ptxgen.emulator.rounding import round_to
 from ptxgen.emulator.runtime import runtime
 from ptxgen.emulator.values import TYPE_BITS
-from ptxgen.ptx.module import Instruction, Vector
+from ptxgen.ptx.module import Instruction
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 FLOATS = ("f16", "bf16", "f32", "f64")
 ROUNDINGS = ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna", "rs")
-SMALL = {"e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "ue8m0": 8}
 
 
 @lowers("cvt")
@@ -43,19 +42,8 @@ def convert(instruction: Instruction) -> list[Micro]:
         return [_floats(instruction, out, source, rounding, flags)]
     if out in ("bf16x2", "f16x2") and source == "f32" and rounding in ("rn", "") and not flags:
         text = f"pack_{out}({{0}}, {{1}})"
-        return [_compute(instruction, "b32", ("f32", "f32"), text)]
-    return [_packed(instruction, out, source, rounding, flags)]
-
-
-def _compute(
-    instruction: Instruction, out: str, ins: tuple[str, ...], text: str, scalar: str = ""
-) -> Compute:
-    return Compute(
-        instruction,
-        Elementwise(out, ins, text, scalar or f"int({text})"),
-        instruction.operands[0],
-        instruction.operands[1:],
-    )
+        return [compute(instruction, "b32", ("f32", "f32"), text)]
+    return [packed_conversion(instruction, out, source, rounding, flags)]
 
 
 def _integers(instruction: Instruction, out: str, source: str, saturates: bool) -> Compute:
@@ -74,22 +62,22 @@ def _integers(instruction: Instruction, out: str, source: str, saturates: bool) 
         scalar = f"((({scalar}) & {(1 << bits) - 1:#x} ^ {half:#x}) - {half:#x})"
     else:
         scalar = f"({scalar}) & {(1 << bits) - 1:#x}"
-    return _compute(instruction, out, (source,), f"{vector}.astype({letter}{bits // 8})", scalar)
+    return compute(instruction, out, (source,), f"{vector}.astype({letter}{bits // 8})", scalar)
 
 
 def _integer_to_float(
     instruction: Instruction, out: str, source: str, rounding: str, saturates: bool
 ) -> Compute:
     if rounding in ("rn", "") and out in ("f32", "f64") and not saturates:
-        return _compute(
+        return compute(
             instruction, out, (source,), f"np.asarray({{0}}).astype(F{TYPE_BITS[out] // 8})",
             "float({0})" if TYPE_BITS[source] <= 32 or out == "f64" else "float(F4({0}))",
         )  # fmt: skip
     plain = f"b{TYPE_BITS[out]}"
     if out == "f64":
-        return _compute(instruction, plain, (source,), f"integer_to_double({{0}}, {rounding!r})")
+        return compute(instruction, plain, (source,), f"integer_to_double({{0}}, {rounding!r})")
     text = f"integer_to_float({{0}}, {out!r}, {rounding or 'rn'!r}, {saturates})"
-    return _compute(instruction, plain, (source,), text)
+    return compute(instruction, plain, (source,), text)
 
 
 @runtime
@@ -99,7 +87,7 @@ def integer_to_float(values: Any, out: str, rounding: str, saturates: bool) -> A
     high = (wide >> 32 << 32).astype(F8) if wide.dtype.itemsize == 8 else np.zeros(wide.shape)
     low = (wide & 0xFFFFFFFF if wide.dtype.itemsize == 8 else wide).astype(F8)
     x = high + low
-    fraction, exponent = _SIZES[out]
+    fraction, exponent = SIZES[out]
     found = round_to(x, low - (x - high), fraction, exponent, rounding)
     if saturates:
         found = _saturated(found, out)
@@ -114,16 +102,13 @@ def _saturated(patterns: Any, kind: str) -> Any:
     return np.where(np.asarray(patterns) <= infinity, np.minimum(patterns, one), 0)
 
 
-_SIZES = {"f16": (10, 5), "bf16": (7, 8), "f32": (23, 8)}
-
-
 def _float_to_integer(
     instruction: Instruction, out: str, source: str, rounding: str, flushes: bool
 ) -> Compute:
     read = "b16" if source == "bf16" else source
     value = "widen_bf16({0})" if source == "bf16" else "flush({0})" if flushes else "{0}"
     text = f"float_to_integer({value}, {out!r}, {rounding!r}, {source == 'f64'})"
-    return _compute(instruction, out, (read,), text)
+    return compute(instruction, out, (read,), text)
 
 
 @runtime
@@ -159,13 +144,13 @@ def _floats(
             ("f32", "f64"): ("f32", "f64", "{0}.astype(F4)", "{0}"),
         }.get((out, source))
         if simple is not None:
-            return _compute(instruction, simple[0], (simple[1],), *simple[2:])
+            return compute(instruction, simple[0], (simple[1],), *simple[2:])
     plain = f"b{TYPE_BITS[out]}"
     text = (
         f"convert_float({{0}}, {source!r}, {out!r}, {rounding!r}, {'sat' in flags}, "
         f"{'relu' in flags}, {'ftz' in flags}, {'satfinite' in flags})"
     )
-    return _compute(instruction, plain, (f"b{TYPE_BITS[source]}",), text)
+    return compute(instruction, plain, (f"b{TYPE_BITS[source]}",), text)
 
 
 @runtime
@@ -189,7 +174,7 @@ def convert_float(
         nan = np.uint64(0x7FFFFFFFE0000000)
         quiet = x.view(np.uint64) | np.uint64(1 << 51)
         return np.where(np.isnan(x), nan if flushes else quiet, x.view(np.uint64))
-    fraction, exponent = _SIZES[out]
+    fraction, exponent = SIZES[out]
     if finite:
         largest = float((2 - 2.0**-fraction) * 2.0 ** ((1 << exponent - 1) - 1))
         x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
@@ -212,181 +197,6 @@ def _widen(bits: Any, kind: str) -> Any:
     return np.asarray(bits, U2).view(np.float16).astype(F8)
 
 
-@runtime
-def f32_to_f16(values: Any) -> Any:
-    """f32 rounded to f16 patterns; NaN is canonical."""
-    found = values.astype(np.float16)
-    nan = found != found
-    patterns = found.view(U2)
-    return np.where(nan, U2(0x7FFF), patterns) if nan.any() else patterns
-
-
-@runtime
-def pack_bf16x2(high: Any, low: Any) -> Any:
-    """Two f32 rounded to bf16, the first in the upper half."""
-    h, low_bits = np.asarray(high, F4).view(U4), np.asarray(low, F4).view(U4)
-    h = h + (0x7FFF + (h >> 16 & 1))
-    found = (h & 0xFFFF0000) | (low_bits + (0x7FFF + (low_bits >> 16 & 1))) >> 16
-    nan_high, nan_low = np.isnan(high), np.isnan(low)
-    if np.any(nan_high) or np.any(nan_low):
-        found = np.where(nan_high, (found & 0xFFFF) | U4(0x7FFF0000), found)
-        found = np.where(nan_low, (found & 0xFFFF0000) | U4(0x7FFF), found)
-    return found
-
-
-@runtime
-def pack_f16x2(high: Any, low: Any) -> Any:
-    """Two f32 rounded to f16, the first in the upper half."""
-    h = f32_to_f16(np.asarray(high, F4)).astype(U4)
-    return h << 16 | f32_to_f16(np.asarray(low, F4))
-
-
-def _packed(
-    instruction: Instruction, out: str, source: str, rounding: str, flags: set[str]
-) -> Compute:
-    """Forms with several elements in a register."""
-    out_base, _, out_count = out.partition("x")
-    source_base, _, source_count = source.partition("x")
-    operands = instruction.operands[1:]
-    if out == "tf32" and source == "f32":
-        text = f"round_to_tf32({{0}}, {rounding!r}, {'satfinite' in flags}, {'relu' in flags})"
-        return _compute(instruction, "b32", ("b32",), text)
-    is_small = out_base in SMALL or source_base in SMALL
-    if not is_small and out not in ("f16x2", "bf16x2"):
-        raise unknown(instruction, f"cvt.{out}.{source}")
-    count = int(out_count or 1)
-    sources = operands
-    if operands and isinstance(operands[0], Vector):
-        sources = (*operands[0].items, *operands[1:])
-    random = rounding == "rs"
-    values = len(sources) - random
-    bits = {"f32": 32, "f16x2": 32, "bf16x2": 32}.get(source, 0)
-    if not bits:
-        bits = 8 if source_base == "e2m1" else 16
-        if source_base not in SMALL or source_count != "2" or values != 1:
-            raise unknown(instruction, f"cvt.{out}.{source}")
-    elif values != (count if source == "f32" else 1):
-        raise unknown(instruction, f"it must have {count} source(s)")
-    elif random and source != "f32":
-        raise unknown(instruction)
-    scaled = "scaled" in flags
-    if scaled:
-        raise unknown(instruction)
-    element = SMALL.get(out_base, 16)
-    width = {8: 8, 12: 16, 16: 16, 24: 32, 32: 32}[max(element * count, 8)] if (
-        element in (4, 8, 16)
-    ) else (16 if count == 2 else 32)  # fmt: skip
-    kind = "b8" if width == 8 else f"b{width}"
-    arguments = ", ".join(f"{{{i}}}" for i in range(len(sources)))
-    text = (
-        f"convert_packed({source!r}, {out!r}, {rounding or 'rn'!r}, {'satfinite' in flags}, "
-        f"{'relu' in flags}, U{width // 8}, {arguments})"
-    )
-    ins = tuple(f"b{bits}" if i < values else "b32" for i in range(len(sources)))
-    return Compute(
-        instruction, Elementwise(kind, ins, text, f"int({text})"), instruction.operands[0], sources
-    )
-
-
-@runtime
-def round_to_tf32(bits: Any, rounding: str, finite: bool, relu: bool) -> Any:
-    """f32 patterns rounded to tf32, low 13 bits zero."""
-    raw = np.atleast_1d(np.asarray(bits, U4))
-    if relu:
-        raw = np.where((raw >> 31 == 1) & ((raw & 0x7FFFFFFF) <= 0x7F800000), U4(0), raw)
-    found = round_tf32(raw, rounding or "rn")
-    if rounding == "rna":
-        # Measured: NaN is truncated, and .satfinite lowers all above MAX by one step.
-        nan = raw & U4(0x7FFFFFFF) > 0x7F800000
-        found = np.where(nan, raw, raw + U4(0x1000)) & U4(0xFFFFE000)
-        if finite:
-            found = np.where(found & 0x7F800000 == 0x7F800000, found - U4(0x2000), found)
-    elif finite:
-        too_big = (found & 0x7FFFFFFF) == 0x7F800000
-        found = np.where(too_big, (found & 0x80000000) | U4(0x7F7FE000), found)
-    return found.reshape(np.shape(bits)) if np.ndim(bits) else found[0]
-
-
-@runtime
-def convert_packed(
-    source: str, out: str, rounding: str, finite: bool, relu: bool, dtype: Any, *operands: Any
-) -> Any:
-    """Packed conversions: the first source is the most significant element."""
-    out_base, _, out_count = out.partition("x")
-    source_base = source.partition("x")[0]
-    values: list[Any]
-    random: list[Any] = []
-    if source == "f32":
-        count = int(out_count or 1)
-        values = [np.asarray(v, U4).view(F4) for v in operands[:count]]
-        if len(operands) > count:
-            random = _random_fields(out, np.asarray(operands[count], U4), count)
-    else:
-        packed = np.asarray(operands[0])
-        values = _elements(packed, source_base)
-    if out_base in ("f16", "bf16"):
-        codes = []
-        for index, value in enumerate(values):
-            x = value.astype(F8)
-            if relu:
-                x = np.where(x <= 0, 0.0, x)
-            if rounding == "rs":
-                codes.append(encode(out_base, x, rounding="rs", saturate=finite,
-                                    random=random[index]))  # fmt: skip
-                continue
-            fraction, exponent = _SIZES[out_base]
-            if finite:
-                largest = 65504.0 if out_base == "f16" else 3.3895313892515355e38
-                x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
-            codes.append(round_to(x, 0.0, fraction, exponent, rounding))
-        bits = 16
-    else:
-        bits = 4 if out_base == "e2m1" else 8
-        codes = [
-            encode(out_base, v, rounding=rounding, saturate=finite, relu=relu,
-                   random=random[i] if random else None)
-            for i, v in enumerate(values)
-        ]  # fmt: skip
-    total = np.zeros(np.broadcast_shapes(*(np.shape(c) for c in codes)), np.uint32)
-    for code in codes:
-        total = total << np.uint32(bits) | np.asarray(code, np.uint32)
-    return total.astype(dtype)
-
-
-def _elements(packed: Any, kind: str) -> list[Any]:
-    """The elements of a register, most significant first."""
-    if kind in ("f16", "bf16"):
-        words = np.asarray(packed, U4)
-        halves = [(words >> 16).astype(U2), (words & 0xFFFF).astype(U2)]
-        if kind == "bf16":
-            return [bf16_to_f32(h) for h in halves]
-        return [h.view(np.float16).astype(F4) for h in halves]
-    if kind == "e2m1":
-        both = unpack_codes(np.asarray(packed, np.uint8)[..., None], 4)
-        return [decode(kind, both[..., 1]), decode(kind, both[..., 0])]
-    words = np.asarray(packed, U2)
-    return [
-        decode(kind, (words >> 8).astype(np.uint8)), decode(kind, (words & 0xFF).astype(np.uint8)),
-    ]  # fmt: skip
-
-
-def _random_fields(out: str, bits: Any, count: int) -> list[Any]:
-    """Random bits of each element, scaled to units of 2^-32 of a last place.
-
-    Where in its field an element's bits sit is not documented; the upper ones are taken.
-    """
-    if out == "f16x2":
-        fields = [(bits >> 16 & 0x1FFF, 13), (bits & 0x1FFF, 13)]
-    elif out == "bf16x2":
-        fields = [(bits >> 16, 16), (bits & 0xFFFF, 16)]
-    elif out.startswith("e2m1"):
-        high = [(bits >> 24, 8), (bits >> 24, 8)]
-        fields = [*high, (bits >> 8 & 0xFF, 8), (bits >> 8 & 0xFF, 8)]
-    else:
-        fields = [(bits >> 16, 16)] * 2 + [(bits & 0xFFFF, 16)] * 2
-    return [f.astype(np.uint64) << np.uint64(32 - width) for f, width in fields[:count]]
-
-
 def _pack_integers(instruction: Instruction) -> list[Micro]:
     """cvt.pack.sat: two integers clamped and packed, with an optional third as upper half."""
     modifiers = instruction.modifiers
@@ -396,7 +206,7 @@ def _pack_integers(instruction: Instruction) -> list[Micro]:
     arguments = ", ".join(f"{{{i}}}" for i in range(len(instruction.operands) - 1))
     text = f"pack_integers({out!r}, {arguments})"
     ins = ("s32", "s32", "b32")[: len(instruction.operands) - 1]
-    return [_compute(instruction, "b32", ins, text)]
+    return [compute(instruction, "b32", ins, text)]
 
 
 @runtime

@@ -1,4 +1,4 @@
-"""Floating point: add, sub, mul, fma, min, max, div, square roots and approximations."""
+"""Floating point: add, sub, mul, fma, min, max, div, square roots and reciprocals."""
 
 import math
 from typing import Any
@@ -195,7 +195,7 @@ def float_root(a: float) -> float:
     return math.sqrt(a) if a >= 0 else float("nan")
 
 
-def _unpack(kind: str, bits: Any) -> Any:
+def unpack(kind: str, bits: Any) -> Any:
     """Bits of a type as float64, halves of packed types along a new last axis."""
     if kind == "f32":
         return np.asarray(bits, U4).view(F4).astype(F8)
@@ -205,7 +205,7 @@ def _unpack(kind: str, bits: Any) -> Any:
         wide = np.asarray(bits, np.uint64)
         parts = np.stack([wide & np.uint64(0xFFFFFFFF), wide >> np.uint64(32)], -1).astype(U4)
         return parts.view(F4).astype(F8)
-    halves = _unpack_words(kind, bits).astype(U2)
+    halves = unpack_words(kind, bits).astype(U2)
     if kind.startswith("bf16"):
         return bf16_to_f32(halves).astype(F8)
     return halves.view(np.float16).astype(F8)
@@ -215,7 +215,7 @@ OOB_NAN = 0x7FF7
 """What a tensor copy with NaN fill writes for elements outside (measured on an H200)."""
 
 
-def _unpack_words(kind: str, bits: Any) -> Any:
+def unpack_words(kind: str, bits: Any) -> Any:
     """16-bit patterns, halves of packed types along a new last axis."""
     if kind.endswith("x2"):
         words = np.asarray(bits, U4)
@@ -223,7 +223,7 @@ def _unpack_words(kind: str, bits: Any) -> Any:
     return np.asarray(bits, U2)
 
 
-def _pack(kind: str, values: Any, rounding: str, error: Any) -> Any:
+def pack(kind: str, values: Any, rounding: str, error: Any) -> Any:
     """float64 values plus the sign of what they lack, rounded to a type, as bits."""
     from ptxgen.emulator.rounding import round_to
 
@@ -261,7 +261,7 @@ def float_operation(
     """
     if kind == "f64" and name not in ("min", "max"):
         return double_operation(name, rounding, *bits)
-    a = [_unpack(kind, b) for b in bits]
+    a = [unpack(kind, b) for b in bits]
     tiny = 2.0**-14 if kind in ("f16", "f16x2") else 2.0**-126
     if flushes:
         a = [np.where(np.abs(x) < tiny, np.copysign(0.0, x), x) for x in a]
@@ -308,22 +308,22 @@ def float_operation(
     if relu:
         value = np.where(value <= 0, 0.0, value)
     if variant == "oob":
-        filled = [_unpack_words(kind, b) & 0x7FFF == OOB_NAN for b in bits[:2]]
+        filled = [unpack_words(kind, b) & 0x7FFF == OOB_NAN for b in bits[:2]]
         value = np.where(filled[0] | filled[1], 0.0, value)
     if rounding == "rm" and name in ("add", "sub", "fma"):
         addends = [product if name == "fma" else a[0], -a[-1] if name == "sub" else a[-1]]
         negative = np.signbit(addends[0]) | np.signbit(addends[1])
         value = np.where((value == 0) & negative, -0.0, value)
     error = np.where(np.isfinite(value) & np.isfinite(error), error, 0.0)
-    found = _pack(kind, np.asarray(value, F8), rounding, error)
+    found = pack(kind, np.asarray(value, F8), rounding, error)
     if saturates:
-        rounded = _unpack(kind, found)
+        rounded = unpack(kind, found)
         rounded = np.where(rounded > 0, np.minimum(rounded, 1.0), 0.0)
-        found = _pack(kind, np.asarray(rounded, F8), "rn", 0.0)
+        found = pack(kind, np.asarray(rounded, F8), "rn", 0.0)
     if flushes:
-        rounded = _unpack(kind, found)
+        rounded = unpack(kind, found)
         flushed = np.where(np.abs(rounded) < tiny, np.copysign(0.0, rounded), rounded)
-        found = _pack(kind, np.asarray(flushed, F8), "rn", 0.0)
+        found = pack(kind, np.asarray(flushed, F8), "rn", 0.0)
     return found if np.ndim(found) else int(found)
 
 
@@ -337,71 +337,3 @@ def fused_multiply_add(instruction: Instruction) -> list[Micro]:
 def root_or_reciprocal(instruction: Instruction) -> list[Micro]:
     """sqrt and rcp, exact; .approx gives the correctly rounded value."""
     return lower_float(instruction)
-
-
-_APPROXIMATIONS = {
-    "rsqrt": "1 / np.sqrt({0})", "ex2": "np.exp2({0})", "lg2": "np.log2({0})",
-    "sin": "np.sin({0})", "cos": "np.cos({0})", "tanh": "np.tanh({0})",
-}  # fmt: skip
-
-
-@lowers("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def approximation(instruction: Instruction) -> list[Micro]:
-    """Approximate functions: the correctly rounded value, which hardware is within its bound of."""
-    kind = instruction.modifiers[-1]
-    formula = _APPROXIMATIONS[instruction.name]
-    if kind == "f32":
-        exact = f"quiet(({formula.format('np.asarray({0}, F8)')}).astype(F4))"
-        if "ftz" in instruction.modifiers:
-            exact = f"flush({exact})"
-        operation = Elementwise(kind, (kind,), exact, f"float({exact})")
-    elif kind in ("f16", "bf16", "f16x2", "bf16x2"):
-        plain = "b32" if kind.endswith("x2") else "b16"
-        text = f"approximate({instruction.name!r}, {kind!r}, {{0}})"
-        operation = Elementwise(plain, (plain,), text, f"int({text})")
-    elif kind == "f64":
-        operation = Elementwise(kind, (kind,), formula, f"float({formula})")
-    else:
-        raise unknown(instruction)
-    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
-
-
-@runtime
-def approximate(name: str, kind: str, bits: Any) -> Any:
-    """An approximate function of a 16-bit type."""
-    x = _unpack(kind, bits)
-    value = {
-        "rsqrt": lambda: 1 / np.sqrt(x), "ex2": lambda: np.exp2(x), "lg2": lambda: np.log2(x),
-        "sin": lambda: np.sin(x), "cos": lambda: np.cos(x), "tanh": lambda: np.tanh(x),
-    }[name]()  # fmt: skip
-    found = _pack(kind, value, "rn", 0.0)
-    return found if np.ndim(found) else int(found)
-
-
-@lowers("copysign")
-def copy_sign(instruction: Instruction) -> list[Micro]:
-    """copysign: the sign of a on the magnitude of b."""
-    kind = instruction.modifiers[-1]
-    plain, low = ("b32", 0x7FFFFFFF) if kind == "f32" else ("b64", (1 << 63) - 1)
-    high = low + 1
-    text = f"({{0}} & {high:#x}) | ({{1}} & {low:#x})"
-    operation = Elementwise(plain, (plain, plain), text, text)
-    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
-
-
-@lowers("testp")
-def test_property(instruction: Instruction) -> list[Micro]:
-    """testp: finite, infinite, number, notanumber, normal, subnormal."""
-    what, kind = instruction.modifiers
-    tests = {
-        "finite": "np.isfinite({0})", "infinite": "np.isinf({0})", "number": "~np.isnan({0})",
-        "notanumber": "np.isnan({0})",
-        "normal": "(np.isfinite({0}) & ((np.abs({0}) >= TINY) | ({0} == 0)))",
-        "subnormal": "(({0} != 0) & (np.abs({0}) < TINY))",
-    }  # fmt: skip
-    if what not in tests:
-        raise unknown(instruction)
-    tiny = "2.0 ** -126" if kind == "f32" else "2.0 ** -1022"
-    test = tests[what].replace("TINY", tiny)
-    operation = Elementwise("pred", (kind,), f"mask_of({test})", f"bool({test})")
-    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]

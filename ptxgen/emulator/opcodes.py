@@ -13,8 +13,10 @@ from ptxgen.emulator import (
     op_compare,
     op_control,
     op_convert,
+    op_convert_packed,
     op_cp_async,
     op_float,
+    op_float_functions,
     op_integer,
     op_launch_control,
     op_matrix,
@@ -36,7 +38,8 @@ from ptxgen.emulator.runtime import RUNTIME
 
 FAMILIES = (
     access, bulk, fragment, op_atomic, op_barrier, op_bits, op_bulk, op_call, op_carry,
-    op_compare, op_control, op_convert, op_cp_async, op_float, op_integer, op_launch_control,
+    op_compare, op_control, op_convert, op_convert_packed, op_cp_async, op_float,
+    op_float_functions, op_integer, op_launch_control,
     op_matrix, op_mbarrier, op_memory, op_move, op_remote, op_shuffle, op_tcgen05,
     op_tensor_map, op_wgmma, op_wmma, tcgen05, tensor_copies, touches, warpgroup,
 )  # fmt: skip
