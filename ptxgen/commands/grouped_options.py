@@ -27,8 +27,10 @@ _GROUPED = (
     click.option("--groups", type=int, default=4, show_default=True, help="Number of groups."),
     click.option("--rows", metavar="N,N,...",
                  help="Rows of each group, or one number for all (kgrouped: K of each). "
-                 "[default: as many as --max-m, or --m / groups]"),
-    click.option("--max-m", type=int, help="Rows that a group has room for (masked, batched)."),
+                 "[default: --max-m each; contiguous: --m / groups; kgrouped: --k / groups]"),
+    click.option("--max-m", type=int,
+                 help="Rows that a group has room for (masked, batched). "
+                 "[default: the most of --rows, else --m]"),
     click.option("--index", type=click.Choice(INDEXES), default="offsets", show_default=True,
                  help="How a contiguous problem describes its groups on the device."),
     click.option("--alignment", type=int, default=1, show_default=True,
