@@ -50,6 +50,8 @@ FORMS: tuple[Fields, ...] = (
     {"swap_ab": True, "cta_group": 2, "tile_n": 128, "cluster_n": 2},
 )  # fmt: skip
 """CTA groups, rows of the MMA, and whether B takes them: every accumulator layout."""
+GROUPED_FORMS = (FORMS[1], FORMS[3], *FORMS[4:])
+"""The same of groups, where operands are swapped if not asked otherwise."""
 WARP_TILES = ((16, 128, 1, 4), (32, 32, 2, 2), (64, 64, 2, 2), (64, 128, 2, 4), (128, 64, 4, 2))
 """tile_m, tile_n, and warps along them, of mma.sync."""
 
@@ -117,12 +119,17 @@ def _block_scaled() -> Iterator[Stated]:
 
 def _grouped() -> Iterator[Stated]:
     for number, (target, mode, (a, d, scale), form) in zip(
-        count(), product(TARGETS, grouped_sm100.MODES, GROUPED, FORMS[4:]), strict=False
+        count(), product(TARGETS, grouped_sm100.MODES, GROUPED, GROUPED_FORMS), strict=False
     ):
         if a in INTEGERS and target not in gemm_sm100.I8_TARGETS:
             continue
         problem = GroupedGemm(mode, 4, SIZE, SIZE, SIZE, a, a, d, scale)
-        chosen = {"target": target, **form, "tile_m": (32, 64, 128, 256)[number % 4]}
+        swapped = form.get("swap_ab", False)
+        most = 256 if swapped else grouped_sm100.MOST_COLUMNS
+        chosen = {
+            "target": target, **form, "swap_ab": swapped,
+            ("tile_m" if swapped else "tile_n"): (32, 64, 128, most)[number % 4],
+        }  # fmt: skip
         if number % 3 == 0:
             chosen |= {"stages": 2, "store": "global"}
         yield Stated(problem, grouped_sm100.default_config(problem, **chosen))

@@ -162,6 +162,7 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
         "config": config.view,
         "swapped": config.swap_ab,
         "grouped": False,
+        "counts_rows": False,
         "has_followers": False,
         "scales": config.d != "s32",
         "scales_groups": config.scale != "none",

@@ -12,7 +12,7 @@ from ptxgen.emulator.checking import check
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.grouped_trial import run_grouped
+from ptxgen.grouped_trial import run_grouped, run_operands
 from ptxgen.kernels import grouped_sm100
 from ptxgen.ptx.forms import min_version
 from ptxgen.ptx.parser import parse
@@ -47,6 +47,55 @@ def small(mode: str, a: str = "bf16", **chosen: Any) -> GroupedGemm:
 @pytest.mark.parametrize("a", ["bf16", "e4m3"])
 def test_groups_of_any_size_are_exact(a: str, scale: str, mode: str, ctas: dict[str, Any]) -> None:
     assert computes(small(mode, a, scale=scale), ROWS, ctas)
+
+
+STRAIGHT: list[dict[str, Any]] = [
+    {"swap_ab": False, "cta_group": 1, "tile_m": 64},
+    {"swap_ab": False, "cta_group": 1, "tile_m": 128},
+    {"swap_ab": False, "cta_group": 2, "tile_m": 64},
+    {"swap_ab": False, "cta_group": 2, "tile_m": 128},
+]
+"""Operands not swapped, in every accumulator layout."""
+
+
+@pytest.mark.parametrize("ctas", STRAIGHT, ids=str)
+@pytest.mark.parametrize("mode", ["masked", "contiguous", "batched"])
+@pytest.mark.parametrize(("a", "scale"), [("bf16", "none"), ("e4m3", "rowcol"), ("s8", "tensor")])
+def test_groups_without_swapped_operands_are_exact(
+    a: str, scale: str, mode: str, ctas: dict[str, Any]
+) -> None:
+    m = {"masked": 300, "batched": 300, "contiguous": 500}[mode]
+    problem = GroupedGemm(mode, 5, m, 136, 400, a, a, scale=scale, alpha=0.5)
+    rows = [300] * 5 if mode == "batched" else [129, 0, 17, 300, 3]
+    assert computes(problem, rows, {**ctas, "tile_n": 64, "stages": 2})
+
+
+@pytest.mark.parametrize("ctas", STRAIGHT[1::2], ids=str)
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+def test_strict_checks_find_nothing_without_swapped_operands(
+    mode: str, ctas: dict[str, Any]
+) -> None:
+    problem = GroupedGemm(mode, 4, 300, 136, 208, scale="rowcol")
+    config = grouped_sm100.default_config(problem, **ctas, tile_n=64, stages=2)
+    plan = grouped_sm100.plan(problem, config, num_sms=4)
+    operands = make_grouped_operands(problem, device_sizes(problem, [129, 0, 17, 150]), "integers")
+    data = {name: x.tobytes() for name, x in operands.contents().items()}
+    report = check(render(plan).text, plan.launch, data, strict=True)
+    assert report.findings == ()
+    assert report.identical
+
+
+def test_swapping_changes_no_bit() -> None:
+    problem = GroupedGemm("masked", 3, 150, 136, 400, "e4m3", "e4m3", scale="rowcol", alpha=0.3)
+    sizes, found = device_sizes(problem, [150, 0, 17]), []
+    operands = make_grouped_operands(problem, sizes, "random")
+    for swapped in (False, True):
+        config = grouped_sm100.default_config(problem, swap_ab=swapped)
+        plan = grouped_sm100.plan(problem, config, num_sms=4)
+        device = EmulatorDevice(Options(exact=True))
+        run = run_operands(problem, operands, plan.launch, render(plan).text, device)
+        found.append(run.d.view(np.uint16))
+    assert np.array_equal(*found)
 
 
 @pytest.mark.parametrize("ctas", CTAS, ids=str)
@@ -186,7 +235,8 @@ def test_configs_assemble_with_the_lowest_version_and_no_spill(
 @pytest.mark.parametrize(
     ("problem", "chosen", "message"),
     [
-        (small("masked"), {"swap_ab": False}, "try swap_ab=on"),
+        (small("masked"), {"swap_ab": False, "store": "tma"}, "try store=global"),
+        (small("masked"), {"swap_ab": False, "cta_group": 1, "cluster_n": 2}, "try 1x1"),
         (small("masked"), {"scheduler": "clc"}, "must be static"),
         (small("masked", scale="block", a="e4m3"), {}, "has no scale=block"),
         (small("masked", "e2m1"), {}, "does not multiply e2m1"),

@@ -56,8 +56,8 @@ def _reasons(selection: Any, gpu: str) -> dict[str, Any]:
 
     if selection.kernel.UNIT != "wgmma":
         raise ConfigError(
-            f"--why compares operands swapped and not, and {selection.kernel.NAME} always swaps; "
-            "try --arch sm_90a"
+            f"--why compares operands swapped and not, and {selection.kernel.NAME} swaps unless "
+            "told; try --arch sm_90a"
         )
     expected = -(-sum(selection.rows) // len(selection.rows))
     choice = choose_swap(selection.problem, expected, gpu, selection.swap_ab, selection.chosen)

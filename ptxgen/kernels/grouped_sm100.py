@@ -1,8 +1,10 @@
 """grouped_sm100: many GEMMs of one shape on Blackwell, whose rows are counted on the device.
 
-Pairs with templates/grouped_sm100.ptx.j2. Operands are swapped: B takes the rows of tcgen05.mma,
-the few rows of A its columns, and the MMA is as wide as the rows that a tile has. One warp of each
-CTA walks the groups and describes tiles; the other roles are those of gemm_sm100.
+Pairs with templates/grouped_sm100.ptx.j2. Operands are swapped, if not asked otherwise: B takes the
+rows of tcgen05.mma, the few rows of A its columns, and the MMA is as wide as the rows that a tile
+has. Not swapped, tiles have whole rows of the MMA, and D is stored element by element, as a TMA
+store would write past a group's end. One warp of each CTA walks the groups and describes tiles;
+the other roles are those of gemm_sm100.
 
 Accumulation as in gemm_sm100. No hardware was at hand: the kernel assembles and emulates.
 """
@@ -46,6 +48,8 @@ MODES = ("masked", "contiguous", "batched")
 SCALES = ("none", "tensor", "rowcol")
 DEFAULT_ROWS = 64
 """Rows of A of a tile that is not chosen: what decoding has, at most."""
+MOST_COLUMNS = 192
+"""Columns of D of a tile, if operands are not swapped: with more, places of elements spill."""
 PIECE_BYTES = 16
 """What one lane stores of a row at a group's end."""
 WARP_LANES = 32
@@ -100,10 +104,16 @@ class Config(gemm_sm100.Config):
                 f"mode={self.mode} with index={self.index} must be one of {', '.join(MODES)} with "
                 "index=offsets or ends"
             )
-        if not self.swap_ab:
+        if not self.swap_ab and self.store != "global":
             raise ConfigError(
-                f"swap_ab=off: {NAME} has few rows of A in a tile, which waste nothing as columns "
-                "of the MMA only; try swap_ab=on"
+                f"swap_ab=off with store={self.store}: a TMA store of whole rows of the MMA would "
+                "write past a group's end; try store=global"
+            )
+        if not self.swap_ab and self.tile_n > MOST_COLUMNS:
+            raise ConfigError(
+                f"tile_n={self.tile_n} without swapped operands must be at most {MOST_COLUMNS}: "
+                "what says where each element is stored would spill; try "
+                f"tile_n={MOST_COLUMNS}"
             )
         if self.scheduler != "static":
             raise ConfigError(
@@ -115,10 +125,12 @@ class Config(gemm_sm100.Config):
                 "boxes of whole swizzled rows"
             )
         super().check_values()
-        if self.cluster_rows != self.cta_group:
+        group = self.cta_group
+        if self.cluster_rows != group or (self.cluster_columns > 1 and not self.swap_ab):
+            along, fit = ("N", f"{self.cluster_m}x{group}") if self.swap_ab else ("M", f"{group}x1")
             raise ConfigError(
-                f"cluster {self.cluster_m}x{self.cluster_n} must have cta_group={self.cta_group} "
-                f"CTAs along N: rows of A are not shared; try {self.cluster_m}x{self.cta_group}"
+                f"cluster {self.cluster_m}x{self.cluster_n} must have cta_group={group} CTAs along "
+                f"{along}: rows of A are not shared; try {fit}"
             )
 
 
@@ -148,19 +160,22 @@ def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:
     check_known(NAME, Config, chosen)
     check_operands(problem)
     values: dict[str, int | str | bool] = dict(static_fields(problem, Config))
-    staged = d_fits_tma(problem) and dtype(problem.d).bytes == 2
+    swapped = bool(chosen.get("swap_ab", True))
+    staged = swapped and d_fits_tma(problem) and dtype(problem.d).bytes == 2
     values["store"] = "tma" if staged else "global"
     values.update(chosen)
     values.setdefault("tile_k", 128 // dtype(problem.a).bytes)
-    group = int(values.setdefault("cta_group", 1 if problem.n <= 128 else 2))
-    values.setdefault("cluster_n", group)
-    values.setdefault("tile_n", 64 if problem.n <= 64 and group == 1 else 128)
+    rows, columns = (problem.n, problem.m) if swapped else (problem.m, problem.n)
+    names = ("tile_n", "tile_m", "cluster_n") if swapped else ("tile_m", "tile_n", "cluster_m")
+    group = int(values.setdefault("cta_group", 1 if rows <= 128 else 2))
+    values.setdefault(names[2], group)
+    values.setdefault(names[0], 64 if rows <= 64 and group == 1 else 128)
     config = Config(**values)  # type: ignore[arg-type]
     config.check_values()
-    if "tile_m" not in chosen:
-        step = config.column_step
-        rows = max(step, min(DEFAULT_ROWS, align_up(problem.m, step)))
-        config = replace(config, tile_m=rows)
+    if names[1] not in chosen:
+        step, most = config.column_step, DEFAULT_ROWS if swapped else MOST_COLUMNS
+        width = max(step, min(most, align_up(columns, step)))
+        config = replace(config, tile_m=width) if swapped else replace(config, tile_n=width)
     if "stages" not in chosen:
         config = with_most_stages(config, DEFAULT_STAGES)
     config.check()
@@ -223,11 +238,12 @@ def _check_serves(problem: GroupedGemm, config: Config) -> None:
 
 
 def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
-    weights, tokens = config.row_tile, config.column_tile
-    token_box = (tokens.box[0], config.box_rows)
+    rows, columns = config.row_tile, config.column_tile
+    box = (columns.box[0], config.box_rows) if config.swap_ab else columns.box
+    first, second = config.operands
     maps = [
-        Param("a_map", "tensor_map", tensor_map(problem, "b", weights.box, weights.swizzle)),
-        Param("b_map", "tensor_map", tensor_map(problem, "a", token_box, tokens.swizzle)),
+        Param("a_map", "tensor_map", tensor_map(problem, first, rows.box, rows.swizzle)),
+        Param("b_map", "tensor_map", tensor_map(problem, second, box, columns.swizzle)),
     ]
     if config.store == "tma":
         maps += d_map_params(problem, config.swapped_staging)
@@ -238,25 +254,45 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
 def _fields(config: Config) -> dict[str, object]:
     common: dict[str, Any] = gemm_sm100.common_fields(config)
     a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
-    rows, columns = common["operands"]
-    steps = range(config.columns // config.column_step)
-    tokens = config.column_tile
-    box_bytes = config.box_rows * tokens.pitch_bytes
-    rows["matrix"] = b_matrix.replace("%group", "%tile_group")
-    columns["matrix"] = a_matrix.replace("%group", "%tile_group")
-    columns["boxes"] = [
-        {"part": Copy(i * box_bytes, i * config.box_rows, 0), "guard": f"@%box_used{i}"}
-        for i in steps
-    ]
-    staging = config.swapped_staging
-    pieces_per_row = staging.box_bytes // PIECE_BYTES
+    matrix = {"a": a_matrix, "b": b_matrix}
+    row, column = config.operands
+    for operand, name in zip(common["operands"], config.operands, strict=True):
+        operand["matrix"] = matrix[name].replace("%group", "%tile_group")
     return {
         **common,
+        **(_swapped_fields(config, common["operands"][1]) if config.swap_ab else {}),
         "what": f"D_g = alpha * scale_a * scale_b * A_g B_g^T, {config.mode} groups",
         "grouped": True,
         "has_followers": config.cta_group == 2,
         "reads_rank": True,
         "has_scheduler": True,
+        "d_matrix": d_matrix.replace("%group", "%tile_group"),
+        "row_matrix": matrix[row],
+        "column_matrix": matrix[column],
+        "row_vector": f"%scale_{row}",
+        "row_group_bytes": f"%scale_{row}_group_bytes",
+        "column_vector": f"%scale_{column}",
+        "column_group_bytes": f"%scale_{column}_group_bytes",
+        **_work_fields(config),
+        "walk": _walk_fields(config),
+    }
+
+
+def _swapped_fields(config: Config, columns: dict[str, object]) -> dict[str, object]:
+    """What tiles of few rows of A print: the boxes that a tile has, and rows at a group's end.
+
+    columns: what is printed of the MMA's second operand, whose boxes are guarded here.
+    """
+    steps = range(config.columns // config.column_step)
+    tokens, staging = config.column_tile, config.swapped_staging
+    box_bytes = config.box_rows * tokens.pitch_bytes
+    columns["boxes"] = [
+        {"part": Copy(i * box_bytes, i * config.box_rows, 0), "guard": f"@%box_used{i}"}
+        for i in steps
+    ]
+    pieces_per_row = staging.box_bytes // PIECE_BYTES
+    return {
+        "counts_rows": True,
         "tx_operand": "%tx_bytes",
         "row_tx_bytes": config.cta_group * config.row_tile.tx_bytes,
         "column_tx_bytes": tokens.pitch_bytes,
@@ -264,18 +300,9 @@ def _fields(config: Config) -> dict[str, object]:
         "column_guards": [
             {"guard": f"%box_used{i}", "first_column": i * config.column_step} for i in steps
         ],
-        "d_matrix": d_matrix.replace("%group", "%tile_group"),
-        "row_matrix": b_matrix,
-        "column_matrix": a_matrix,
-        "row_vector": "%scale_b",
-        "row_group_bytes": "%scale_b_group_bytes",
-        "column_vector": "%scale_a",
-        "column_group_bytes": "%scale_a_group_bytes",
         "first_pieces": list(range(0, staging.rows * pieces_per_row, WARP_LANES)),
         "piece_bits": pieces_per_row.bit_length() - 1,
         "piece_columns": PIECE_BYTES // dtype(config.d).bytes,
-        **_work_fields(config),
-        "walk": _walk_fields(config),
     }
 
 
@@ -303,6 +330,6 @@ def _walk_fields(config: Config) -> dict[str, object]:
         "shares_b": config.cluster_m > 1,
         "cluster_rows": cluster_rows,
         "cluster_rows_less_one": cluster_rows - 1,
-        **unit_fields(config.column_step),
+        **unit_fields(config.column_step if config.swap_ab else config.tile_m),
         "scan_distances": [1, 2, 4, 8, 16],
     }

@@ -19,7 +19,7 @@ from ptxgen.kernels import (
     grouped_sm100,
 )
 from ptxgen.problem import INTEGERS, MICRO_SCALES, Gemm
-from ptxgen.stated_configs import DENSE, FORMS, GROUPED, MICRO, WARP_TILES
+from ptxgen.stated_configs import DENSE, FORMS, GROUPED, GROUPED_FORMS, MICRO, WARP_TILES
 from ptxgen.tcgen05_config import TARGETS
 
 SMALL = 24
@@ -128,11 +128,12 @@ def _block_scaled(target: str) -> Iterator[Case]:
 
 
 def _groups(target: str) -> Iterator[Case]:
-    for mode, (a, d, scale), form in product(grouped_sm100.MODES, GROUPED, FORMS[4:]):
+    for mode, (a, d, scale), form in product(grouped_sm100.MODES, GROUPED, GROUPED_FORMS):
         if a in INTEGERS and target not in gemm_sm100.I8_TARGETS:
             continue
         problem, rows = _group_problem(mode, a, d, scale, "fast")
-        yield Case(problem, grouped_sm100.default_config(problem, target=target, **form), rows)
+        chosen = {"target": target, **form, "swap_ab": form.get("swap_ab", False)}
+        yield Case(problem, grouped_sm100.default_config(problem, **chosen), rows)
 
 
 def _group_problem(
