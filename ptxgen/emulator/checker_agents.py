@@ -157,17 +157,17 @@ class Agent:
         self._add_own(mask, target, cut, clocks.KNOWN)
 
     def _add_apart(self, mask: int, target: Clock) -> None:
-        """What the lanes know of themselves; of single ones only their proxy fences."""
+        """What the lanes know of themselves; of single ones what there are components for."""
         full = self.is_full(mask)
         for (component, row), value in self.apart.items():
             kind = component - self.first
             if full:
                 target.set(component, value, row)
-            elif kind in clocks.PROXY_FENCES:
+            elif kind in clocks.OF_LANES:
                 for lane in lane_list(mask):
                     target.set(self.lane_component(lane, kind, make=True), value)
 
-    def _learn_apart(self, mask: int, component: int, value: int, row: int) -> None:
+    def learn_apart(self, mask: int, component: int, value: int, row: int) -> None:
         """Every lane of a mask has come to know a milestone of its own."""
         if self.by_lane and self.is_full(mask) and mask & (mask - 1):
             self.version += 1
@@ -205,14 +205,15 @@ class Agent:
         components = []
         for kind in which:
             if self.is_full(mask):
-                self._learn_apart(mask, self.first + kind, cut, clocks.KNOWN)
+                self.learn_apart(mask, self.first + kind, cut, clocks.KNOWN)
             else:
                 components += [self.lane_component(n, kind, make=True) for n in lane_list(mask)]
         for clock in self.clocks_of(mask):
             for component in components:
                 clock.set(component, cut)
             if clocks.FENCED_SHARED in rows:
-                copies = clock.get(self.copies.component)
+                copies = self.copies.component
+                copies = max(clock.get(copies), self.apart.get((copies, clocks.KNOWN), 0))
                 if copies:
                     clock.set(self.first + clocks.PROXY_COPIES, copies)
             for row in rows:
@@ -231,7 +232,7 @@ class Agent:
         for kind in (clocks.LOADS, clocks.STORES):
             component = self.first + kind
             known = self.clock_of(mask).get(component)
-            self._learn_apart(mask, component, known, clocks.TENSOR)
+            self.learn_apart(mask, component, known, clocks.TENSOR)
         own = [s.component for s in self.tensor.values()]
         cut = self.cut()
         for clock in self.clocks_of(mask):

@@ -155,6 +155,12 @@ def _committed(exposure: Exposure) -> bool:
 def _known(agents: Sequence[Agent], exposure: Exposure, milestone: tuple[int, int]) -> bool:
     """Whether some warp knows a milestone."""
     domain = exposure.agent.domain
-    return any(
-        c.knows(domain, *milestone) for a in agents for c in (a.clock, *a.lane_clocks.values())
+    component, value = milestone
+    return (
+        any(
+            c.knows(domain, component, value)
+            for a in agents
+            for c in (a.clock, *a.lane_clocks.values())
+        )
+        or exposure.agent.apart.get((component, clocks.KNOWN), 0) >= value
     )

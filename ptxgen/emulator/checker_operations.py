@@ -138,7 +138,8 @@ class Operations:
         elif group == "wgmma":
             agent.learn(lanes, agent.first + clocks.WGMMA, agent.wgmma_committed - pending)
         elif group == "cp_async":
-            agent.learn(lanes, agent.copies.component, agent.copies.committed - pending)
+            done = agent.copies.committed - pending
+            agent.learn_apart(lanes, agent.copies.component, done, clocks.KNOWN)
         elif group == "tcgen05_ld":
             agent.loads += 1
             agent.learn(lanes, agent.first + clocks.LOADS, agent.loads)

@@ -35,7 +35,9 @@ def relation(earlier: Record, later: Record, view: View) -> int:
     """Whether an access happens before one that a view makes."""
     agent = earlier.agent
     if not earlier.is_ordinary:
-        return ORDERED if finished(earlier, view.clock) else UNORDERED
+        if finished(earlier, view.clock):
+            return ORDERED
+        return BY_LANE if waited_by_lanes(earlier, view) else UNORDERED
     own = agent is view.agent
     if own:
         if not agent.by_lane or earlier.epoch <= agent.synced:
@@ -58,6 +60,18 @@ def finished(record: Record, clock: Clock) -> bool:
         return True
     other = record.alternative
     return other is not None and clock.knows(domain, *other)
+
+
+def waited_by_lanes(record: Record, view: View) -> bool:
+    """Whether lanes have waited for their own parts of a cp.async, as far as a view knows."""
+    agent = record.agent
+    if record.what != "cp_async" or not agent.by_lane:
+        return False
+    component, value = record.milestones[0]
+    if agent is view.agent and agent.apart.get((component, clocks.KNOWN), 0) >= value:
+        return True
+    lanes = (agent.lane_component(n, clocks.COPIES) for n in lane_list(record.origin.lanes))
+    return any(c and view.clock.knows(agent.domain, c, value) for c in lanes)
 
 
 def supersedes(later: Record, earlier: Record, views: Views) -> bool:

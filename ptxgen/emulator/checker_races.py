@@ -217,18 +217,17 @@ class Races:
     def _lanes_matter(self, earlier: Record, later: Record, views: Views) -> bool:
         """Whether other lanes than the ordered ones touched the shared bytes."""
         lanes = lanes_touching(earlier, later)
+        agent = earlier.agent
+        copies = earlier.what == "cp_async"
+        which = clocks.COPIES if copies else clocks.ACCESSES
+        value = earlier.milestones[0][1] if copies else earlier.epoch
         for view in views:
-            if (
-                earlier.agent is view.agent
-                and earlier.is_ordinary
-                and not crosses_lanes(earlier, later)
-            ):
+            own = agent is view.agent and (earlier.is_ordinary or copies)
+            if own and not crosses_lanes(earlier, later):
                 continue
             for lane in lanes:
-                component = earlier.agent.lane_component(lane)
-                if not component or not view.clock.knows(
-                    earlier.agent.domain, component, earlier.epoch
-                ):
+                component = agent.lane_component(lane, which)
+                if not component or not view.clock.knows(agent.domain, component, value):
                     return True
         return False
 

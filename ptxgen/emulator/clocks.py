@@ -52,6 +52,8 @@ COPY_ARRIVALS = 10
 PROXY_COPIES = 11
 """cp.async groups that the warp fenced towards the async proxy after waiting for them."""
 PER_WARP = 12
+OF_LANES = (*PROXY_FENCES, COPIES)
+"""Those that single lanes may have a component of their own for."""
 
 Rows = NDArray[np.int32]
 """Shape (ROWS, components)."""
