@@ -60,6 +60,12 @@ def test_the_exit_code_says_what_was_found(
     assert ptxgen("check", *litmus(name, form)).exit_code == code
 
 
+@pytest.mark.parametrize("rules", ["--strict", "--tolerant"])
+def test_registers_that_nobody_gives_back_are_a_deadlock(litmus: LitmusFiles, rules: str) -> None:
+    arguments = litmus("setmaxnreg_asks_for_too_much", "bug")
+    assert ptxgen("check", *arguments, rules).exit_code == 6
+
+
 def test_ptx_that_is_none_is_rejected_with_its_line(litmus: LitmusFiles, tmp_path: Path) -> None:
     _, *launch = litmus("exchange_without_barrier", "ok")
     path = tmp_path / "wrong.ptx"

@@ -186,7 +186,7 @@ def _check(
     errors = [f for f in report.findings if f.severity == "error"]
     if errors:
         # An error says what went wrong first; a deadlock alone has an exit code of its own.
-        only_stuck = {f.code for f in errors} <= {"DEADLOCK", "TX-MISSING"}
+        only_stuck = {f.code for f in errors} <= {"DEADLOCK", "TX-MISSING", "SETMAXNREG"}
         stuck = any(f.code == "DEADLOCK" for f in errors)
         kind = DeadlockError if only_stuck and stuck else HazardError
         raise kind(f"{len(errors)} error(s): {', '.join(dict.fromkeys(f.code for f in errors))}")
