@@ -6,6 +6,10 @@ from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
 from ptxgen.layout import MMA_M, DStaging
 
+PAUSE_GROUPS = 4
+"""Groups of 8 columns of D that ptxas may work on at once."""
+LAST_ROW = (1 << 32) - 1
+"""No tile starts at this row, nor at those some hundreds before."""
 PACK = {
     "bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": "",
     "e4m3": "cvt.rn.satfinite.e4m3x2.f32",
@@ -127,6 +131,13 @@ def _vector(prefix: str, first: int, count: int) -> str:
     return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
 
 
+def pause_of(config: Config, index: int) -> int:
+    """Number of the pause before a group of columns of a warpgroup's part of D; 0 = none."""
+    if not config.has_epilogue or not index or index % PAUSE_GROUPS:
+        return 0
+    return LAST_ROW - index
+
+
 def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]]:
     """Groups of 8 columns of D in a block: this lane's four values, where each belongs, and the
     sums that they are made of: those of 8 columns of the tile, or of gates and what they open."""
@@ -136,6 +147,7 @@ def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]
     return [
         {
             "d_column": 8 * index,
+            "pause": pause_of(config, block * config.d_tile_n // 8 + index),
             "sources": [
                 {"column": 8 * g, "sums": _four(result, g)}
                 for g in range(turns * index, turns * index + turns)
@@ -146,6 +158,16 @@ def groups_of(config: Config, block: int, result: str) -> list[dict[str, object]
             "pairs": pairs(_four(result, turns * index)),
         }
         for index in range(config.d_tile_n // 8)
+    ]
+
+
+def shares_of(config: Config, block: int) -> list[dict[str, object]]:
+    """Groups of 8 columns of a block that one CTA of a split K adds up and stores."""
+    count = -(-config.tile_n // (8 * config.split_k))
+    totals = [f"%total{i}" for i in range(4)]
+    return [
+        {"index": i, "pause": pause_of(config, block * count + i), "pairs": pairs(totals)}
+        for i in range(count)
     ]
 
 

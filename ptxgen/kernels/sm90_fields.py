@@ -2,7 +2,7 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
-from ptxgen.kernels.sm90_epilogue_fields import epilogue_fields, groups_of, spans_of
+from ptxgen.kernels.sm90_epilogue_fields import epilogue_fields, groups_of, shares_of, spans_of
 from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
@@ -27,6 +27,7 @@ def fields(config: Config) -> dict[str, object]:
             "second_scale_offset": 4 * (MMA_M * i + 8),
             "groups": groups_of(config, i, result),
             "spans": spans_of(config, result),
+            "shares": shares_of(config, i),
         }
         for i, result in zip(blocks, results, strict=True)
     ]

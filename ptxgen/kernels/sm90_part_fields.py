@@ -68,7 +68,6 @@ def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
             }
             for rank in range(config.split_k)
         ],
-        "shares": [{"index": i, "pairs": pairs(totals)} for i in range(groups_per_part)],
     }
 
 
