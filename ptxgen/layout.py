@@ -8,9 +8,10 @@ read back on an H200.
 """
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from ptxgen.descriptors import MatrixDescriptor
-from ptxgen.dtypes import Dtype
+from ptxgen.dtypes import Dtype, dtype
 
 CHUNK_BYTES = 16
 """The unit that swizzling moves, and one row of a core matrix."""
@@ -86,7 +87,7 @@ class OperandTile:
         outer = self.rows if self.k_major else self.k
         return self.chunk_elements, outer // self.slices
 
-    @property
+    @cached_property
     def num_chunks(self) -> int:
         """Boxes side by side along the contiguous dimension.
 
@@ -127,7 +128,7 @@ class OperandTile:
             for i in range(self.num_chunks)
         )
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Shared memory of the tile."""
         return self.num_chunks * self.chunk_bytes
@@ -169,6 +170,14 @@ class OperandTile:
         if self.k_major:
             return MMA_M * self.pitch_bytes
         return MMA_M // self.chunk_elements * self.chunk_bytes
+
+
+@lru_cache(maxsize=4096)
+def operand_tile(
+    name: str, k_major: bool, swizzle_bytes: int, rows: int, k: int, slices: int = 1
+) -> OperandTile:
+    """The tile of an operand of format `name`; configs of a grid share theirs."""
+    return OperandTile(dtype(name), k_major, swizzle_bytes, rows, k, slices)
 
 
 @dataclass(frozen=True)

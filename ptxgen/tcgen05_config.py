@@ -8,7 +8,7 @@ from ptxgen.arch import arch
 from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up
+from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up, operand_tile
 from ptxgen.scale_tiles import ScaleTile
 from ptxgen.tmem import AccumulatorLayout, TmemMap
 from ptxgen.tmem_chunks import SwappedStaging
@@ -136,8 +136,8 @@ class Tcgen05Config:
 
     def _operand_tile(self, operand: str, extent: int, slices: int) -> OperandTile:
         k_major = self.layout[0] == "n" if operand == "a" else self.layout[1] == "t"
-        kind = dtype(getattr(self, operand))
-        return OperandTile(kind, k_major, self.swizzle_bytes, extent, self.tile_k, slices)
+        kind = getattr(self, operand)
+        return operand_tile(kind, k_major, self.swizzle_bytes, extent, self.tile_k, slices)
 
     @property
     def a_tile(self) -> OperandTile:

@@ -6,7 +6,7 @@ from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WgmmaConfig
-from ptxgen.layout import MMA_M, OperandTile, align_up
+from ptxgen.layout import MMA_M, OperandTile, align_up, operand_tile
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "grouped_sm90"
@@ -182,14 +182,12 @@ class Config(WgmmaConfig):
     @property
     def a_tile(self) -> OperandTile:
         """A's tile in shared memory. It is loaded in boxes of powers of two of rows."""
-        return OperandTile(dtype(self.a), True, SWIZZLE_BYTES, self.tile_m, self.tile_k)
+        return operand_tile(self.a, True, SWIZZLE_BYTES, self.tile_m, self.tile_k)
 
     @property
     def b_tile(self) -> OperandTile:
         """B's tile in shared memory."""
-        return OperandTile(
-            dtype(self.b), True, SWIZZLE_BYTES, self.tile_n, self.tile_k, self.cluster_m
-        )
+        return operand_tile(self.b, True, SWIZZLE_BYTES, self.tile_n, self.tile_k, self.cluster_m)
 
     @property
     def clears_a(self) -> bool:

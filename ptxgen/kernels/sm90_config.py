@@ -7,7 +7,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
-from ptxgen.layout import CHUNK_BYTES, MMA_M, OperandTile, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, OperandTile, align_up, operand_tile
 from ptxgen.problem import PROMOTION_K, SCALE_BLOCK
 
 NAME = "gemm_sm90"
@@ -224,8 +224,8 @@ class Config(WgmmaConfig):
     @property
     def a_tile(self) -> OperandTile:
         """A's tile in shared memory."""
-        return OperandTile(
-            dtype(self.a), self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
+        return operand_tile(
+            self.a, self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
             self.cluster_n,
         )  # fmt: skip
 
@@ -246,8 +246,8 @@ class Config(WgmmaConfig):
     @property
     def b_tile(self) -> OperandTile:
         """B's tile in shared memory."""
-        return OperandTile(
-            dtype(self.b), self.layout[1] == "t", self.swizzle_bytes, self.tile_n, self.tile_k,
+        return operand_tile(
+            self.b, self.layout[1] == "t", self.swizzle_bytes, self.tile_n, self.tile_k,
             self.cluster_m,
         )  # fmt: skip
 
