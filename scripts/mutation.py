@@ -1,7 +1,9 @@
 """Mutation scores of the golden kernels: how many weakened synchronisations the checker notices.
 
-Run from a checkout: python scripts/mutation.py [--changed BASE] [--executor processes:4] [NAME ...]
+Run from a checkout: python scripts/mutation.py [--changed BASE] [--seconds S] [NAME ...]
 --changed BASE  only kernels whose text differs from that of a commit
+--seconds S     begin no further kernel after that time, and name those that are left; every day
+                another kernel comes first
 Prints one JSON object; exit status 1 if a kernel is below the bounds or not clean.
 """
 
@@ -9,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +62,22 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--changed", metavar="BASE")
     parser.add_argument("--executor", default="processes")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     arguments = parser.parse_args()
     names = arguments.names or list(golden_kernels())
     if arguments.changed:
         changed = changed_since(arguments.changed)
         names = [name for name in names if name in changed]
-    results = {}
+    if names and arguments.seconds < float("inf"):
+        first = time.gmtime().tm_yday % len(names)
+        names = names[first:] + names[:first]
+    results: dict[str, dict[str, Any]] = {}
+    end = time.monotonic() + arguments.seconds
     for name in names:
+        if time.monotonic() > end:
+            left = [name for name in names if name not in results]
+            sys.stderr.write(f"no time left for {', '.join(left)}\n")
+            break
         results[name] = result_of(name, arguments.executor)
         sys.stderr.write(f"{name}: {results[name]}\n")
     summary = {"schema": "ptxgen.mutation-scores/1", "min_score": MIN_SCORE, "kernels": results}
