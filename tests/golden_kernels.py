@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ptxgen.epilogue import Epilogue
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90, grouped_sm100, kernel_for, target_fields
 from ptxgen.problem import Gemm
@@ -23,15 +24,15 @@ class Golden:
     """One kernel."""
 
     arch: str
-    problem: dict[str, str]
-    """Formats, layout, scale and accumulation. Sizes do not change the text."""
+    problem: dict[str, Any]
+    """Formats, layout, scale, accumulation and epilogue. Sizes do not change the text."""
     chosen: dict[str, Any] = field(default_factory=dict)
     """Fields of the Config."""
 
     @property
     def gemm(self) -> Gemm:
         """A problem of this kind."""
-        return Gemm(256, 256, 512, **self.problem)  # type: ignore[arg-type]
+        return Gemm(256, 256, 512, **self.problem)
 
     @property
     def kernel(self) -> Any:
@@ -96,6 +97,27 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
             "sm_90a",
             {"a": "bf16", "b": "bf16", "d": "f32", "layout": "tn", "scale": "rowcol"},
             {**SMALL, "tile_k": 64, "warpgroups": 1, "tile_m": 64, "store": "global"},
+        ),
+        "gemm_sm90_epilogue": Golden(
+            "sm_90a",
+            {
+                "a": "bf16",
+                "b": "bf16",
+                "epilogue": Epilogue(bias="column", activation="swiglu", amax=True),
+            },
+            {**SMALL, "tile_k": 64, "store": "deferred"},
+        ),
+        "gemm_sm90_quantized": Golden(
+            "sm_90a",
+            {
+                **FP8,
+                "d": "e4m3",
+                "epilogue": Epilogue(d_scale="group"),
+            },
+            {**SMALL, "tile_m": 64, "warpgroups": 1, "tile_n": 128},
+        ),
+        "gemm_sm90_dependent": Golden(
+            "sm_90a", {**BLOCK, "scale_format": "ue8m0"}, {**SMALL, "dependent_launch": True}
         ),
         "gemm_mma": Golden("sm_80", {}, {"tile_m": 32, "tile_n": 32, "stages": 3}),
         "gemm_mma_scaled": Golden(
