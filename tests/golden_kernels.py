@@ -109,16 +109,10 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
         ),
         "gemm_sm90_quantized": Golden(
             "sm_90a",
-            {
-                **FP8,
-                "d": "e4m3",
-                "epilogue": Epilogue(d_scale="group"),
-            },
+            {**FP8, "d": "e4m3", "epilogue": Epilogue(d_scale="group")},
             {**SMALL, "tile_m": 64, "warpgroups": 1, "tile_n": 128},
         ),
-        "gemm_sm90_dependent": Golden(
-            "sm_90a", {**BLOCK, "scale_format": "ue8m0"}, {**SMALL, "dependent_launch": True}
-        ),
+        "gemm_sm90_ue8m0": Golden("sm_90a", {**BLOCK, "scale_format": "ue8m0"}, AHEAD),
         "gemm_mma": Golden("sm_80", {}, {"tile_m": 32, "tile_n": 32, "stages": 3}),
         "gemm_mma_scaled": Golden(
             "sm_120a",

@@ -113,12 +113,17 @@ def test_block_scales_of_a_are_waited_for() -> None:
     assert report.findings == ()
 
 
-def test_a_missing_wait_is_found() -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_missing_wait_of_producer_or_consumers_is_found(number: int) -> None:
     problem = Gemm(136, 128, 128)
     plan = link_of(problem, {})
-    launches, _, contents = chain(problem, plan)
-    text = render(plan).text.replace("griddepcontrol.wait", "// griddepcontrol.wait")
-    report = check(text, launches, contents, strict=True, seeds=(0,))
+    (first, second), _, contents = chain(problem, plan)
+    back = renamed(second, {"z": "x"})  # the second overwrites what the first may still read
+    before, *waits = render(plan).text.split("griddepcontrol.wait;")
+    assert len(waits) == 2
+    joints = ["griddepcontrol.wait;" if i != number else "" for i in range(2)]
+    text = before + "".join(map("".join, zip(joints, waits, strict=True)))
+    report = check(text, (first, back), contents, strict=True, seeds=(0,))
     assert "DEPENDENT-LAUNCH" in report.codes
 
 
