@@ -58,3 +58,14 @@ def test_strict_checker_finds_nothing(name: str) -> None:
         schedules=("lazy", "eager", "random"),
     )  # fmt: skip
     assert not report.findings, report.findings[:3]
+
+
+@pytest.mark.parametrize("n", [8, 24, 32, 80])
+@pytest.mark.parametrize("mode", ["masked", "contiguous"])
+def test_groups_that_end_inside_a_narrow_chunk_read_only_what_was_staged(mode: str, n: int) -> None:
+    problem = GroupedGemm(mode, 2, 90, n, 64)
+    config = grouped_sm90.default_config(problem, swap_ab=False)
+    sizes = device_sizes(problem, [17, 3])
+    subject = grouped_subject(problem, sizes, config, grouped_sm90, num_sms=4)
+    report = check(subject.ptx, subject.launch, subject.data, strict=True, schedules=("lazy",))
+    assert not report.findings, report.findings[:3]
