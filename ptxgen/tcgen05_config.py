@@ -9,6 +9,7 @@ from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up, operand_tile
+from ptxgen.problem import INTEGERS
 from ptxgen.scale_tiles import ScaleTile
 from ptxgen.tmem import AccumulatorLayout, TmemMap
 from ptxgen.tmem_chunks import SwappedStaging
@@ -151,8 +152,19 @@ class Tcgen05Config:
 
     @property
     def column_step(self) -> int:
-        """What the columns of an MMA are a multiple of. Each kernel says."""
-        raise NotImplementedError
+        """What the columns of an MMA are a multiple of.
+
+        Steps of 8 with 128 rows are untested anywhere: refused. A pair's halves of transposed bytes
+        begin at whole 16 bytes, which TMA asks of the first coordinate.
+        """
+        tile = self.column_tile
+        transposed_bytes = not tile.k_major and tile.dtype.bits == 8
+        integers = self.a in INTEGERS
+        if self.cta_group == 2 and (transposed_bytes or integers):
+            return 32
+        if transposed_bytes or (integers and self.columns > 32):
+            return 16
+        return 8 if self.mma_m == 64 else 16
 
     @property
     def scale_tiles(self) -> tuple[ScaleTile, ...]:

@@ -16,8 +16,6 @@ TILE_K_BYTES = 128
 """Shared memory that one row of a k-tile takes: one row of the widest swizzle."""
 TILE_N_STEP = 64
 """Tiles begin at whole or half atoms of scales. Finer steps are not known to work on hardware."""
-COLUMN_STEP = 16
-"""What the columns of an MMA are a multiple of."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,6 @@ class Config(Tcgen05Config):
         """A tile, in bytes along K if the kind is fp4."""
         tile = super()._operand_tile(operand, extent, slices)
         return replace(tile, dtype=dtype("u8"), k=self.tile_k // 2) if self.is_fp4 else tile
-
-    @property
-    def column_step(self) -> int:
-        """What the columns of an MMA are a multiple of."""
-        return COLUMN_STEP
 
     @property
     def mma_k(self) -> int:

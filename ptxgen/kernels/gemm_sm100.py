@@ -60,11 +60,6 @@ class Config(Tcgen05Config):
         """The MMA's `.kind`."""
         return "i8" if self.a in INTEGERS else KINDS.get(self.a, "f8f6f4")
 
-    @property
-    def column_step(self) -> int:
-        """What the columns of an MMA are a multiple of."""
-        return column_step(self)
-
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
 
@@ -96,19 +91,6 @@ def _check_formats(config: Config) -> None:
                 "128 elements that must be swizzled by 128 bytes; try swizzle=128"
             )
     check_tile_k(config)
-
-
-def column_step(config: Config) -> int:
-    """Columns of an MMA are a multiple of this. 8s with 128 rows are untested anywhere: refused."""
-    step = 8 if config.mma_m == 64 else 16
-    transposed_bytes = not config.column_tile.k_major and config.column_tile.dtype.bits == 8
-    if config.cta_group == 1 and (
-        transposed_bytes or (config.kind == "i8" and config.columns > 32)
-    ):
-        step = 16
-    if config.cta_group == 2 and (transposed_bytes or config.kind == "i8"):
-        step = 32
-    return step
 
 
 def _check_shape(config: Config) -> None:
