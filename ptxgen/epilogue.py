@@ -1,7 +1,7 @@
 """Epilogue: what becomes of a GEMM's sums before they are stored as D."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
 
 from ptxgen.dtypes import dtype
@@ -77,6 +77,11 @@ class Epilogue:
             )
         if self.bias == "none" and self.bias_dtype != "f32":
             object.__setattr__(self, "bias_dtype", "f32")
+
+    def __str__(self) -> str:
+        """What is not as by default, such as "bias=column, amax=True"."""
+        given = ((f.name, getattr(self, f.name), f.default) for f in fields(self))
+        return ", ".join(f"{name}={value}" for name, value, default in given if value != default)
 
     @property
     def gated(self) -> bool:

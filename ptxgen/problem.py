@@ -147,12 +147,13 @@ class Gemm:
         outputs = [name for name in OUTPUTS if name != other]
         if self.d not in outputs:
             raise ProblemError(f"d={self.d} of {self.a} x {self.b} must be {', '.join(outputs)}")
-        plain = self.scale == "none" and self.alpha == 1.0 and self.epilogue == Epilogue()
-        if self.d == "s32" and not plain:
+        changes = [f"scale={self.scale}"] if self.scale != "none" else []
+        changes += [f"alpha={self.alpha}"] if self.alpha != 1.0 else []
+        changes += [str(self.epilogue)] if self.epilogue != Epilogue() else []
+        if self.d == "s32" and changes:
             raise ProblemError(
                 f"d=s32 holds the integer sums themselves: scale must be none, alpha 1 and the "
-                f"epilogue empty, got scale={self.scale}, alpha={self.alpha} and {self.epilogue}; "
-                "try d=f32"
+                f"epilogue empty, got {', '.join(changes)}; try d=f32"
             )
 
     def _check_micro_scales(self) -> None:

@@ -129,6 +129,9 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
          "has no scale=group"),
         (("--arch", "sm_80", "--a", "s8", "--d", "s32"), "try arch=sm_100a"),
         (("--arch", "sm_80", "--split-k", "2"), "gemm_mma has no --split-k"),
+        (("--swap-ab", "on", "--bias", "column"), "got bias=column; try"),
+        (("--arch", "sm_80", "--amax"), "got amax=True; try"),
+        (("--a", "u8", "--d", "s32", "--alpha", "2"), "got alpha=2.0; try d=f32"),
     ],
 )  # fmt: skip
 def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], message: str) -> None:

@@ -1,5 +1,6 @@
 """grouped_sm90 computes every group's D and touches nothing else, on emulator and GPU."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from gemm_runs import run_gemm
 from grouped_runs import is_exact, run_grouped
 
 from ptxgen.emulator import EmulatorDevice, Options
+from ptxgen.epilogue import Epilogue
+from ptxgen.errors import ConfigError
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm90, grouped_sm90
@@ -266,6 +269,34 @@ def test_swapping_a_dense_problem_changes_no_bit(device: Device, chosen: dict[st
         )
     ]
     assert np.array_equal(runs[0].view(np.uint16), runs[1].view(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"epilogue": Epilogue(bias="column")}, "bias=column"),
+        ({"epilogue": Epilogue(c="f32", beta=2.0)}, "c=f32, beta=2.0"),
+        ({"epilogue": Epilogue(amax=True)}, "amax=True"),
+        ({"epilogue": Epilogue(activation="gelu")}, "activation=gelu"),
+        ({"d": "e4m3"}, "d=e4m3"),
+        ({**BLOCK, "scale_format": "ue8m0"}, "scale_format=ue8m0"),
+        ({**GROUP, "scale_format": "ue8m0x4"}, "scale_format=ue8m0x4"),
+    ],
+)  # fmt: skip
+def test_a_dense_problem_keeps_its_epilogue_or_is_refused(
+    asked: dict[str, Any], named: str
+) -> None:
+    problem = Gemm(20, 80, 256, **{"a": "e4m3", "b": "e4m3", **asked})
+    plain = replace(problem, d="bf16", scale_format="f32", epilogue=Epilogue())
+    config = grouped_sm90.default_config(plain, swap_ab=True)
+    for refuse in (
+        lambda: grouped_sm90.plan(problem, config),
+        lambda: grouped_sm90.default_config(problem, swap_ab=True),
+        lambda: grouped_sm90.check_operands(problem),
+        lambda: next(grouped_sm90.configs(problem)),
+    ):
+        with pytest.raises(ConfigError, match=f"got {named}; try .*swap_ab off"):
+            refuse()
 
 
 @pytest.mark.gpu

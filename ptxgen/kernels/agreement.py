@@ -68,9 +68,11 @@ def check_plain(problem: Gemm, kernel: str) -> None:
             "arch=sm_90a and swap_ab off"
         )
     if problem.epilogue != Epilogue() or problem.d in FP8:
+        given = [f"d={problem.d}"] if problem.d in FP8 else []
+        given += [str(problem.epilogue)] if problem.epilogue != Epilogue() else []
         raise ConfigError(
-            f"{kernel} has no epilogue but D = alpha * sums, and no 8-bit D, got d={problem.d} and "
-            f"{problem.epilogue}; try arch=sm_90a, operands that TMA can load, and swap_ab off"
+            f"{kernel} has no epilogue but D = alpha * sums, and no 8-bit D, got "
+            f"{', '.join(given)}; try arch=sm_90a, operands that TMA can load, and swap_ab off"
         )
 
 

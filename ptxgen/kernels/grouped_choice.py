@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ptxgen.config_rules import first_legal, with_most_stages, with_refusal
 from ptxgen.dtypes import dtype
-from ptxgen.grouped_problem import GroupedGemm, one_group
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.kernels.grouped_config import NAME, TOKEN_ROWS, Config
-from ptxgen.kernels.grouped_operands import check_formats
+from ptxgen.kernels.grouped_operands import as_groups, check_formats
 from ptxgen.kernels.wgmma_config import MAX_STAGES
 from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
@@ -19,9 +19,9 @@ from ptxgen.problem import Gemm
 def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> Config:
     """A good configuration for the problem, not swapped unless chosen. `chosen` fields are kept.
 
-    Raises: ConfigError if no configuration with the chosen fields is legal.
+    Raises: ConfigError if no configuration with the chosen fields is legal, or none serves it.
     """
-    problem = one_group(problem)
+    problem = as_groups(problem)
     check_known(NAME, Config, chosen)
     check_formats(problem)
     values: dict[str, int | str | bool] = dict(static_fields(problem, Config))
@@ -59,7 +59,7 @@ def _tile_ns(problem: GroupedGemm, swapped: bool) -> list[int]:
 
 def configs(problem: GroupedGemm | Gemm) -> Iterator[tuple[Config, str | None]]:
     """Every configuration of the grid below with None if it is legal, else why not."""
-    problem = one_group(problem)
+    problem = as_groups(problem)
     base = default_config(problem)
     shapes = ((1, 1), (2, 1), (1, 2))
     straight = itertools.product(

@@ -31,14 +31,23 @@ def check_formats(problem: GroupedGemm) -> None:
         )
 
 
-def check_operands(problem: GroupedGemm | Gemm) -> None:
-    """Refuse operands that wgmma or TMA cannot take, whatever the config.
+def as_groups(problem: GroupedGemm | Gemm) -> GroupedGemm:
+    """A dense problem as a batch of one group; a grouped one as it is.
 
-    Raises: ConfigError.
+    Raises: ConfigError if groups have no such epilogue, D or format of scales; ProblemError if A or
+    B is not K-major.
     """
     if isinstance(problem, Gemm):
         check_plain(problem, NAME)
-    problem = one_group(problem)
+    return one_group(problem)
+
+
+def check_operands(problem: GroupedGemm | Gemm) -> None:
+    """Refuse operands that wgmma or TMA cannot take, whatever the config.
+
+    Raises: ConfigError, ProblemError.
+    """
+    problem = as_groups(problem)
     check_formats(problem)
     if problem.mode == "kgrouped":
         _check_k_starts(problem)

@@ -6,12 +6,12 @@ may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs ar
 """
 
 from ptxgen.dtypes import dtype
-from ptxgen.grouped_problem import GroupedGemm, one_group
+from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.grouped_choice import configs, default_config
 from ptxgen.kernels.grouped_config import NAME, SWIZZLE_BYTES, TOKEN_ROWS, Config
 from ptxgen.kernels.grouped_fields import fields
 from ptxgen.kernels.grouped_launch import grouped_launch
-from ptxgen.kernels.grouped_operands import check_operands, check_serves
+from ptxgen.kernels.grouped_operands import as_groups, check_operands, check_serves
 from ptxgen.kernels.grouped_resources import barriers, smem_map
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
@@ -33,7 +33,7 @@ def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int
 
     Raises: ConfigError if the config is illegal or does not serve the problem.
     """
-    problem = one_group(problem)
+    problem = as_groups(problem)
     config = config or default_config(problem)
     config.check()
     check_serves(problem, config)
