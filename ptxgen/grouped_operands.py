@@ -132,14 +132,13 @@ def _quantize(
         return cast(x, name), None
     if kind == "integers":
         return cast(x, name), np.exp2(rng.integers(-1, 2, shape)).astype(np.float32)
-    flat = x.reshape(-1, x.shape[-1])
     if problem.scale == "tensor":
         if operand == "a":
             return quantize_tensor(x, name)
         pairs = [quantize_tensor(matrix, name) for matrix in x]
         return np.stack([q for q, _ in pairs]), np.concatenate([s for _, s in pairs])
     if problem.scale == "rowcol":
-        q, scale = quantize_rows(flat, name)
+        q, scale = quantize_rows(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), name)
         return q.reshape(x.shape), scale.reshape(shape)
     if problem.mode == "kgrouped":
         # Blocks start anew with each group, so scales are drawn and not fitted.
@@ -159,13 +158,14 @@ def _poison(
         for segment in segments:
             used[segment.start : segment.start + segment.length] = True
         for x in stored:
-            x.view(np.uint8).reshape(*x.shape, -1)[:, :, ~used] = POISON
+            x.view(np.uint8).reshape(*x.shape, x.itemsize)[:, :, ~used] = POISON
         return
     used = np.zeros(problem.a_shape[:2], bool)
     for segment in segments:
         matrix = segment.group if problem.a_groups > 1 else 0
         used[matrix, segment.start : segment.start + segment.length] = True
-    stored[0].view(np.uint8).reshape(*problem.a_shape[:2], -1)[~used] = POISON
+    row_bytes = problem.k * stored[0].itemsize
+    stored[0].view(np.uint8).reshape(*problem.a_shape[:2], row_bytes)[~used] = POISON
     scale_a = scales[0]
     if scale_a is not None and problem.scale != "tensor":
         scale_a[~used] = np.nan

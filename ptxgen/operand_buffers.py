@@ -18,7 +18,7 @@ def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
         Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
         Buffer("d", problem.extent_bytes("d"), "inout" if adds else "out"),
     ]
-    if isinstance(problem, GroupedGemm) and problem.sizes_length:
+    if isinstance(problem, GroupedGemm) and problem.mode != "batched":
         nbytes = problem.sizes_length * problem.index_bits // 8
         buffers.append(Buffer("sizes", nbytes, "in", "zeros"))
     if problem.scale != "none":

@@ -55,6 +55,26 @@ def test_run_adds_groups_of_k_to_d() -> None:
     assert json.loads(done.output)["exact_mismatches"] == 0
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--mode contiguous --rows 0,0",
+        "--mode contiguous --rows 0,0 --scale rowcol --arch sm_100a",
+        "--mode contiguous --rows 0,0 --index rows",
+        "--mode masked --rows 0,0 --max-m 0 --scale block",
+        "--mode batched --m 0 --arch sm_100a",
+        "--mode kgrouped --rows 0,0 --m 24 --scale group",
+        "--mode kgrouped --rows 32,16 --m 0",
+    ],
+)  # fmt: skip
+def test_a_problem_without_rows_runs(arguments: str) -> None:
+    done = run("run", "grouped", "--groups", "2", "--n", "16", "--k", "64", "--a", "e4m3",
+               *arguments.split(), "--device", "emulator", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert (report["ok"], report["stray_bytes"]) == (True, 0)
+
+
 def test_emit_gives_one_text_for_any_sizes() -> None:
     texts = {
         run("emit", "grouped", "--n", n, "--tile", "64x64", "--swap-ab", "off").output
