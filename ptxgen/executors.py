@@ -29,7 +29,13 @@ def executor_of(text: str) -> Executor:
         found = getattr(import_module(kind), rest)
     except (ImportError, AttributeError, ValueError) as error:
         raise ArgumentError(f"executor {text!r} must be {FORMS}: {error}") from error
-    made = found if isinstance(found, Executor) else found()
+    try:
+        made = found if isinstance(found, Executor) else found()
+    except TypeError as error:
+        raise ArgumentError(
+            f"executor {text!r} must be an Executor or a function without arguments that returns "
+            f"one, got {error}; try processes:N"
+        ) from error
     if not isinstance(made, Executor):
         raise ArgumentError(
             f"executor {text!r} must be a concurrent.futures.Executor, got {type(made).__name__}"

@@ -169,6 +169,23 @@ def test_options_that_do_not_go_together_are_refused(arguments: list[str]) -> No
     assert ptxgen(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "text", ["json:dumps", "json:decoder", "os:getcwd", "nowhere:x", "threads:0"]
+)
+def test_what_makes_no_executor_is_refused(litmus: LitmusFiles, text: str) -> None:
+    arguments = litmus("stage_released_before_wait", "ok")
+    result = ptxgen("check", *arguments, "--mutate", "--executor", text)
+    assert result.exit_code == 2
+    assert f"executor '{text}' must" in result.stderr
+
+
+def test_bench_lists_everything_without_a_target() -> None:
+    result = ptxgen("bench", "--list")
+    assert result.exit_code == 0
+    assert "dense-train" in result.stdout
+    assert "masked-decode" in result.stdout
+
+
 # launch template
 
 

@@ -24,11 +24,11 @@ CUSTOM = "custom"
 
 
 @click.command("bench")
-@click.argument("target", type=click.Choice((*TARGETS, GROUPED)))
+@click.argument("target", type=click.Choice((*TARGETS, GROUPED)), required=False)
 @problem_options
 @config_options
 @measurement_options
-@click.option("--list", "list_sets", is_flag=True, help="List the sets and kinds, and stop.")
+@click.option("--list", "list_sets", is_flag=True, help="List sets, kinds and peers, and stop.")
 @click.option(
     "--config", "config_json", metavar="JSON", help="Fields of the config, as tune prints them."
 )
@@ -58,7 +58,7 @@ CUSTOM = "custom"
 @click.option("--plot", metavar="PATH", help="Draw roofline and bars there (.png, .svg, .pdf).")
 @json_option
 def command(
-    target: str,
+    target: str | None,
     set_names: tuple[str, ...],
     kind_names: tuple[str, ...],
     list_sets: bool,
@@ -84,8 +84,13 @@ def command(
     if list_sets:
         from ptxgen.commands.grouped_bench import list_grouped
 
-        (list_grouped if target == GROUPED else _list)()
+        if target != GROUPED:
+            _list()
+        if target not in TARGETS:
+            list_grouped()
         return
+    if target is None:
+        raise click.UsageError(f"what to measure must be {' or '.join((*TARGETS, GROUPED))}")
     from ptxgen.benchmark.conversion import default_table, load_peer_table
 
     table_path = Path(peer_table) if peer_table else default_table()
