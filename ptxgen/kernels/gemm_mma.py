@@ -24,17 +24,9 @@ from ptxgen.arch import arch
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
-from ptxgen.kernels.gemm_mma_config import (
-    NAME,
-    NUM_SMS,
-    TARGET,
-    TARGETS,
-    Config,
-    check_operands,
-    configs,
-    default_config,
-    widest_access,
-)
+from ptxgen.kernels.gemm_mma_choice import NUM_SMS, configs, default_config
+from ptxgen.kernels.gemm_mma_config import NAME, TARGET, TARGETS, Config
+from ptxgen.kernels.gemm_mma_operands import check_operands, widest_access
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
 from ptxgen.micro_kinds import MICRO_KINDS

@@ -1,17 +1,15 @@
-"""Configs of gemm_mma: what may be chosen, what is refused, and what is chosen by default."""
+"""Config of gemm_mma: what may be tuned, and which combinations are legal."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import GRIDS_KEPT, check_smem, check_values, first_legal, with_refusal
+from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
-from ptxgen.kernels.agreement import check_known, check_plain, static_fields
 from ptxgen.layout import align_up
 from ptxgen.micro_kinds import MICRO_KINDS, check_micro_kind, micro_kind
-from ptxgen.problem import FP8, INTEGERS, MICRO_SCALES, NARROW_FLOATS, Gemm
+from ptxgen.problem import FP8, MICRO_SCALES, NARROW_FLOATS
 from ptxgen.scale_tiles import ATOM_SCALES
 from ptxgen.warp_scales import WarpScales
 from ptxgen.warp_schedule import BLOCK_REGISTERS
@@ -23,14 +21,8 @@ TARGET = "sm_90a"
 """The target where none is asked for."""
 FP8_TARGET = 89
 """First compute capability with FP8 in mma.sync."""
-NUM_SMS = 132
-"""SMs of an H100 or H200, when no device is given."""
 WARP_THREADS = 32
 MAX_STAGES = 8
-SMALLEST_SPLIT = 32 * 32
-"""Tiles of more elements are halved by default while that leaves at most one per SM."""
-RING_BYTES = 1 << 16
-"""What small tiles keep under way by more stages than four, by default."""
 MIN_STAGES = 3
 """What is loaded through registers is stored one k-tile later and read after one more barrier."""
 OVERHEAD_REGISTERS = 45
@@ -334,174 +326,3 @@ def copy_sizes(name: str, is_fp4: bool) -> tuple[int, ...]:
     if kind.is_packed and not is_fp4:
         return {6: (4,), 4: (8, 4)}[kind.bits]
     return tuple(c for c in (16, 8, 4, 2, 1) if c >= kind.bytes)
-
-
-def check_operands(problem: Gemm) -> None:
-    """Refuse what mma.sync does not multiply or this kernel does not scale.
-
-    Raises: ConfigError.
-    """
-    check_plain(problem, NAME)
-    if problem.a not in OPERANDS or problem.b not in OPERANDS or problem.d not in OUTPUTS:
-        raise ConfigError(
-            f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
-            f"a={problem.a}, b={problem.b}, d={problem.d}"
-            + ("; try arch=sm_100a" if problem.a in INTEGERS else "")
-        )
-    if problem.scale not in (*SCALES, *MICRO_SCALES):
-        raise ConfigError(
-            f"{NAME} has scale {', '.join(SCALES)}, got {problem.scale}; try arch=sm_90a with FP8 "
-            "operands that TMA can address (base and row stride multiples of 16 bytes, layout nt)"
-        )
-    if problem.scale in MICRO_SCALES and problem.accumulate != "fast":
-        raise ConfigError(
-            f"accumulate={problem.accumulate} must be fast: the Tensor Core scales every block "
-            "itself, so there is nothing to promote"
-        )
-    for operand, k_major in (("a", problem.layout[0] == "n"), ("b", problem.layout[1] == "t")):
-        kind = dtype(getattr(problem, operand))
-        if not k_major and (kind.is_packed or problem.scale in MICRO_SCALES):
-            raise ConfigError(
-                f"layout={problem.layout}: {operand.upper()} of {kind} with scale={problem.scale} "
-                "must be K-major, as mma.sync takes it; try layout=nt"
-            )
-        if kind.is_packed:
-            _check_whole_bytes(problem, operand)
-
-
-def _check_whole_bytes(problem: Gemm, operand: str) -> None:
-    """Refuse rows of formats below 8 bits that do not begin and end at whole bytes."""
-    kind = dtype(getattr(problem, operand))
-    step = PACKINGS[kind.bits][0]
-    sizes = {"k": problem.k}
-    if getattr(problem, f"{operand}_shape")[0] > 1:
-        sizes["row stride"] = problem.stride(operand)
-    for name, value in sizes.items():
-        if value % step:
-            raise ConfigError(
-                f"{operand.upper()} of {kind}, {step} elements of which share bytes, has a {name} "
-                f"of {value}; must be a multiple of {step}; try both operands with zeros appended "
-                f"up to k={align_up(problem.k, step)}"
-            )
-
-
-def widest_access(problem: Gemm, operand: str) -> int:
-    """Bytes of the widest access, 1 to 16, at which every row of operand a, b or d starts."""
-    rows, columns = getattr(problem, f"{operand}_shape")
-    kind = dtype(getattr(problem, operand))
-    element_bytes = kind.bytes
-    steps = [getattr(problem, f"{operand}_alignment")]
-    if rows > 1:
-        steps.append(kind.packed_bytes(problem.stride(operand)))
-    widest = next(c for c in (16, 8, 4, 2, 1) if all(step % c == 0 for step in steps))
-    if operand != "d" and element_bytes < widest < min(ASYNC_COPY_BYTES):
-        # Loads through registers are whole, so the last one of a row must not pass its end.
-        return widest if kind.packed_bytes(columns) % widest == 0 else element_bytes
-    return widest
-
-
-def default_config(problem: Gemm, **chosen: int | str) -> Config:
-    """A good configuration for the problem. `chosen` fields are kept as they are.
-
-    Raises: ConfigError if no configuration with the chosen fields is legal.
-    """
-    check_operands(problem)
-    check_known(NAME, Config, chosen)
-    values: dict[str, int | str] = dict(static_fields(problem, Config))
-    values["kind"] = chosen.get("kind") or mma_kind(problem.a, problem.b, problem.scale)
-    for operand in ("a", "b"):
-        is_fp4 = str(values["kind"]) in ("mxf4", "mxf4nvf4")
-        sizes = copy_sizes(getattr(problem, operand), is_fp4)
-        widest = widest_access(problem, operand)
-        # rows that nothing fits are refused by plan, which says why
-        values[f"{operand}_copy_bytes"] = next((c for c in sizes if c <= widest), sizes[-1])
-    d_bytes = dtype(problem.d).bytes
-    values["d_store_bytes"] = min(2 * d_bytes, max(d_bytes, widest_access(problem, "d")))
-    first = Config(**{**values, **chosen})  # type: ignore[arg-type]
-    first.check_kind()
-
-    def candidates() -> Iterator[Config]:
-        for tile in _default_tiles(problem, chosen, first.k_tiles):
-            config = Config(**{**values, **tile, **chosen})  # type: ignore[arg-type]
-            if "stages" not in chosen and config.target in TARGETS and config.stage_bytes:
-                wanted = max(4, min(MAX_STAGES, RING_BYTES // config.stage_bytes))
-                most = max(MIN_STAGES, min(wanted, config.stages_that_fit))
-                config = replace(config, stages=most)
-            yield config
-
-    return first_legal(candidates())
-
-
-def _default_tiles(
-    problem: Gemm, chosen: dict[str, int | str], k_tiles: tuple[int, ...]
-) -> Iterator[dict[str, int | str]]:
-    """Tiles and warps, the best first: no larger than the problem, small enough for all SMs."""
-    tile_m, tile_n = (
-        next((t for t in (16, 32, 64) if size <= t), 128) for size in (problem.m, problem.n)
-    )
-    while tile_m * tile_n > SMALLEST_SPLIT and 2 * _num_tiles(problem, tile_m, tile_n) <= NUM_SMS:
-        tile_m, tile_n = _halved(tile_m, tile_n)
-    while True:
-        rows, columns = (
-            int(chosen.get(name, tile)) for name, tile in (("tile_m", tile_m), ("tile_n", tile_n))
-        )
-        deep = min(rows, columns) < 32
-        for tile_k in k_tiles[::-1] if deep else k_tiles[:1]:
-            for num_warps in (4, 8):
-                warps_m, warps_n = _warps(rows, columns, num_warps)
-                yield {
-                    "tile_m": tile_m,
-                    "tile_n": tile_n,
-                    "tile_k": tile_k,
-                    "warps_m": warps_m,
-                    "warps_n": warps_n,
-                }
-        if tile_m == tile_n == BLOCK_ROWS:
-            return
-        tile_m, tile_n = _halved(tile_m, tile_n)
-
-
-def _halved(tile_m: int, tile_n: int) -> tuple[int, int]:
-    return (tile_m // 2, tile_n) if tile_m >= tile_n else (tile_m, tile_n // 2)
-
-
-def _warps(tile_m: int, tile_n: int, most: int) -> tuple[int, int]:
-    """Up to `most` warps whose parts are as square as can be, as those load the least fragments."""
-    pairs = [
-        (m, n)
-        for m in (1, 2, 4, 8)
-        for n in (1, 2, 4, 8)
-        if m * n <= most and m * BLOCK_ROWS <= tile_m and n * BLOCK_ROWS <= tile_n
-    ]
-    return min(pairs or [(1, 1)], key=lambda p: (-p[0] * p[1], tile_m // p[0] + tile_n // p[1]))
-
-
-def _num_tiles(problem: Gemm, tile_m: int, tile_n: int) -> int:
-    return -(-problem.m // tile_m) * -(-problem.n // tile_n)
-
-
-def configs(problem: Gemm, target: str = TARGET) -> Iterator[tuple[Config, str | None]]:
-    """Every configuration of the grid below with None if it is legal, else why not."""
-    base = default_config(problem, target=target)
-    yield from _grid(
-        replace(base, tile_m=128, tile_n=128, tile_k=32, warps_m=2, warps_n=2, stages=4)
-    )
-
-
-@lru_cache(maxsize=GRIDS_KEPT)
-def _grid(base: Config) -> tuple[tuple[Config, str | None], ...]:
-    """The grid for what `base` says of formats, scales and widths of access, with verdicts."""
-    element_bytes = dtype(base.a).bytes
-    return tuple(
-        with_refusal(
-            replace(
-                base, tile_m=tile_m, tile_n=tile_n, tile_k=k_bytes // element_bytes,
-                warps_m=warps_m, warps_n=warps_n, stages=stages,
-            )
-        )
-        for tile_m in (16, 32, 64, 128, 256)
-        for tile_n in (16, 32, 64, 128, 256)
-        for k_bytes in TILE_K_BYTES
-        for warps_m, warps_n in ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
-        for stages in (3, 4, 6)
-    )  # fmt: skip
