@@ -4,7 +4,8 @@ It knows the operands and nothing of the kernel's plan: which tile and k-step an
 belongs to follows from what it computed. Operands must be integers, so that sums are exact.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,20 @@ from ptxgen.problem import MICRO_SCALES, Gemm
 Matrix = NDArray[np.float32]
 MAX_CELLS = 1 << 27
 """M x N x k-steps that are held as float32."""
+MAX_COLUMNS = 256
+"""The widest accumulator of wgmma and tcgen05.mma."""
+COLUMN_STEP = 8
+"""Tiles start at multiples of it: N of an instruction is one, and the last tiles may be narrower.
+Source: PTX ISA 9.0, "Matrix Shape" of wgmma and of tcgen05."""
 
 
-@dataclass
-class _Tile:
-    """One accumulator and the part of D that it sums up."""
+@dataclass(frozen=True)
+class _Sum:
+    """What an accumulator holds: a part of the whole product, up to a k-step."""
 
     row: int
     column: int
-    next_step: int = 0
-    sums: Matrix = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    step: int
 
 
 class Recheck(Observer):
@@ -35,25 +40,31 @@ class Recheck(Observer):
 
     wants_products = True
 
-    def __init__(self, problem: Gemm, operands: Operands | None = None) -> None:
-        """Raises: ProblemError for a problem with scales inside the product, or a large one."""
+    def __init__(
+        self, problem: Gemm, operands: Operands | None = None, *, swapped: bool = False
+    ) -> None:
+        """swapped: the kernel computes the transposed D, as B times A.
+
+        Raises: ProblemError for a problem with scales inside the product, or a large one.
+        """
         if problem.scale in MICRO_SCALES:
             raise ProblemError(
                 f"recheck compares products of A and B, but scale={problem.scale} is applied "
                 "inside of them; try scale=none"
             )
-        self.problem = problem
         operands = operands or make_operands(problem, "integers")
         a = operands.a if problem.layout[0] == "n" else operands.a.T
         b = operands.b if problem.layout[1] == "t" else operands.b.T
+        if swapped:
+            a, b = b, a
         self._a, self._b = (np.asarray(x).astype(np.float32) for x in (a, b))
+        self._name = "D^T" if swapped else "D"
         self._steps: Matrix | None = None
-        """Product of every k-step, shape (steps, M, N), zeros around."""
-        self._k = 0
-        self._shape = 1, 1
-        self._tiles: dict[tuple[int, int], _Tile] = {}
-        self._by_sums: dict[bytes, _Tile] = {}
-        """Tile of every accumulator, by its content."""
+        """Product of every k-step, shape (steps, rows, columns), zeros around."""
+        self._done: NDArray[np.bool_] = np.zeros((0, 0, 0), np.bool_)
+        """Whether some accumulator got it, of the same shape."""
+        self._held: dict[bytes, _Sum] = {}
+        """What accumulators hold, by their content."""
         self.num_products = 0
         """Instructions compared so far."""
 
@@ -65,57 +76,57 @@ class Recheck(Observer):
         self.num_products += 1
         d = product.d.astype(np.float32)
         steps = self._products(product.k, d.shape)
-        if not d.any() and (product.before is None or not product.before.any()):
-            return  # rows or columns beyond D; `finish` sees if others were left out
-        if product.before is None:
-            found = self._identify(d, steps)
-            if found is None:
+        before = None if product.before is None else product.before.astype(np.float32)
+        fresh = before is None or not before.any()
+        if not d.any() and fresh:
+            return  # beyond D, or a product of zeros; `finish` sees if others were left out
+        known = None if before is None else self._held.get(before.tobytes())
+        if known is not None:
+            found = _Sum(known.row, known.column, known.step + 1)
+            if found.step >= len(steps):
+                raise self._too_many(product, found)
+        elif fresh:
+            identified = self._identify(d, steps)
+            if identified is None:
                 raise self._stranger(product, d)
-            tile, step = found
-            expected = _part(steps[step], tile, d.shape)
+            found = identified
         else:
-            before = product.before.astype(np.float32)
-            known = self._by_sums.get(before.tobytes())
-            if known is None:
-                raise WrongResultError(
-                    f"PTX line {product.origin.line}, {_who(product)}: the accumulators hold no "
-                    "sum that a k-step has left; they were changed in between, or never set"
-                )
-            tile, step = known, known.next_step
-            if step >= len(steps):
-                raise self._too_many(product, tile)
-            expected = before + _part(steps[step], tile, d.shape)
+            raise WrongResultError(
+                f"PTX line {product.origin.line}, {_who(product)}: the accumulators hold no sum "
+                "that a k-step has left; they were changed in between, or never set"
+            )
+        expected = _part(steps[found.step], found, d.shape)
+        if before is not None:
+            expected = before + expected
+            self._held.pop(before.tobytes(), None)
         if not np.array_equal(d, expected):
-            raise self._mismatch(product, tile, step, d, expected, steps)
-        self._by_sums.pop(tile.sums.tobytes(), None)
-        tile.sums = d
-        tile.next_step = step + 1
-        self._by_sums[d.tobytes()] = tile
+            raise self._mismatch(product, found, d, expected, steps)
+        _part(self._done[found.step], found, d.shape)[...] = True
+        self._held[d.tobytes()] = found
 
     def finish(self) -> None:
         """Look whether every tile got all of its k-steps, once the run is over.
 
         Raises: WrongResultError.
         """
+        if not self._a.any() or not self._b.any():
+            return  # no rows, no columns, no K: there is nothing to sum up
         if self._steps is None:
             raise WrongResultError("no wgmma or tcgen05.mma was executed: nothing was compared")
-        count = -(-self._a.shape[1] // self._k)
-        for row in range(0, self._a.shape[0], self._shape[0]):
-            for column in range(0, self._b.shape[0], self._shape[1]):
-                tile = self._tiles.get((row, column), _Tile(row, column))
-                if tile.next_step < count:
-                    raise WrongResultError(
-                        f"the tile D[{row}:{row + self._shape[0]}, {column}:"
-                        f"{column + self._shape[1]}] got k-steps 0 to {tile.next_step - 1} of "
-                        f"{count}"
-                    )
+        missing = np.argwhere((self._steps != 0) & ~self._done)
+        if len(missing):
+            step, row, column = (int(i) for i in missing[0])
+            raise WrongResultError(
+                f"{len(missing)} products of k-steps were never added, first that of k-step {step} "
+                f"to {self._name}[{row},{column}]"
+            )
 
     def _products(self, k: int, shape: tuple[int, ...]) -> Matrix:
         """The product of every k-step; zeros beyond M, N and K."""
-        if self._steps is not None and self._k == k:
+        if self._steps is not None:
             return self._steps
         m = -(-self._a.shape[0] // shape[0]) * shape[0]
-        n = -(-self._b.shape[0] // shape[1]) * shape[1]
+        n = self._b.shape[0] + MAX_COLUMNS
         count = -(-self._a.shape[1] // k) + 8  # tiles are longer than K
         if m * n * count > MAX_CELLS:
             raise ProblemError(
@@ -128,40 +139,42 @@ class Recheck(Observer):
             steps[index, : self._a.shape[0], : self._b.shape[0]] = (
                 self._a[:, part] @ self._b[:, part].T
             )
-        self._steps, self._k, self._shape = steps, k, (shape[0], shape[1])
+        self._steps, self._done = steps, np.zeros(steps.shape, np.bool_)
         return steps
 
-    def _identify(self, d: Matrix, steps: Matrix) -> tuple[_Tile, int] | None:
-        """The tile and k-step whose product a fresh accumulator holds; the likeliest if several."""
+    def _identify(self, d: Matrix, steps: Matrix) -> _Sum | None:
+        """Whose product a fresh accumulator holds: one that nobody has had yet, if several."""
         found = None
         for row in range(0, steps.shape[1], d.shape[0]):
-            for column in range(0, steps.shape[2], d.shape[1]):
-                tile = self._tiles.setdefault((row, column), _Tile(row, column))
-                for step in range(len(steps)):
-                    if np.array_equal(_part(steps[step], tile, d.shape), d):
-                        if step == tile.next_step:
-                            return tile, step
-                        found = found or (tile, step)
+            for column in range(0, self._b.shape[0], COLUMN_STEP):
+                # One row tells nearly all apart.
+                likely = steps[:, row, column : column + d.shape[1]] == d[0]
+                for step in np.flatnonzero(likely.all(axis=1)):
+                    one = _Sum(row, column, int(step))
+                    if np.array_equal(_part(steps[step], one, d.shape), d):
+                        if not self._done[step, row, column]:
+                            return one
+                        found = found or one
         return found
 
     # Messages
 
-    def _where(self, product: Product, tile: _Tile, step: int) -> str:
+    def _where(self, product: Product, at: _Sum) -> str:
         m, n = product.d.shape
-        first, last = step * product.k, (step + 1) * product.k - 1
+        first, last = at.step * product.k, (at.step + 1) * product.k - 1
         return (
-            f"PTX line {product.origin.line}, {_who(product)}: k-step {step} (k {first} to {last}) "
-            f"of the tile D[{tile.row}:{tile.row + m}, {tile.column}:{tile.column + n}]"
+            f"PTX line {product.origin.line}, {_who(product)}: k-step {at.step} (k {first} to "
+            f"{last}) of the tile {self._name}[{at.row}:{at.row + m}, {at.column}:{at.column + n}]"
         )
 
     def _mismatch(
-        self, product: Product, tile: _Tile, step: int, d: Matrix, expected: Matrix, steps: Matrix
+        self, product: Product, at: _Sum, d: Matrix, expected: Matrix, steps: Matrix
     ) -> WrongResultError:
         wrong = d != expected
         row, column = (int(i) for i in np.argwhere(wrong)[0])
         message = (
-            f"{self._where(product, tile, step)}: {int(wrong.sum())} of {wrong.size} sums differ "
-            f"from numpy's, first D[{tile.row + row},{tile.column + column}]: "
+            f"{self._where(product, at)}: {int(wrong.sum())} of {wrong.size} sums differ "
+            f"from numpy's, first {self._name}[{at.row + row},{at.column + column}]: "
             f"{d[row, column]:g}, not {expected[row, column]:g}"
         )
         if np.isnan(d).any():
@@ -170,7 +183,7 @@ class Recheck(Observer):
             )
         added = d if product.before is None else d - product.before.astype(np.float32)
         for other in range(len(steps)):
-            if other != step and np.array_equal(added, _part(steps[other], tile, d.shape)):
+            if other != at.step and np.array_equal(added, _part(steps[other], at, d.shape)):
                 return WrongResultError(f"{message}; it added k-step {other} instead")
         return WrongResultError(message)
 
@@ -184,14 +197,12 @@ class Recheck(Observer):
             f"product of no tile and k-step of this problem; {found}"
         )
 
-    def _too_many(self, product: Product, tile: _Tile) -> WrongResultError:
-        return WrongResultError(
-            f"{self._where(product, tile, tile.next_step)}: there are no so many k-steps"
-        )
+    def _too_many(self, product: Product, at: _Sum) -> WrongResultError:
+        return WrongResultError(f"{self._where(product, at)}: there are no so many k-steps")
 
 
-def _part(whole: Matrix, tile: _Tile, shape: tuple[int, ...]) -> Matrix:
-    return whole[tile.row : tile.row + shape[0], tile.column : tile.column + shape[1]]
+def _part(whole: NDArray[Any], at: _Sum, shape: tuple[int, ...]) -> NDArray[Any]:
+    return whole[at.row : at.row + shape[0], at.column : at.column + shape[1]]
 
 
 def _who(product: Product) -> str:

@@ -210,9 +210,18 @@ def _trace(subject: Any, path: str, schedule: str, seed: int) -> None:
 def _recheck(subject: Any, schedule: str, seed: int, as_json: bool) -> None:
     from ptxgen.commands.output import print_facts, print_json
     from ptxgen.emulator import Options, run
+    from ptxgen.errors import ConfigError
+    from ptxgen.kernels import kernel_of, unit_of
     from ptxgen.recheck import Recheck
 
-    recheck = Recheck(subject.problem)
+    unit = unit_of(subject.config)
+    if unit not in ("wgmma", "tcgen05"):
+        raise ConfigError(
+            f"--recheck follows wgmma and tcgen05.mma, but {kernel_of(subject.config).NAME} "
+            f"has neither; try --arch sm_90a or sm_100a with operands that TMA can load, "
+            "or run --data integers"
+        )
+    recheck = Recheck(subject.problem, swapped=getattr(subject.config, "swap_ab", False))
     run(subject.ptx, subject.launch, subject.data, Options(schedule, seed), recheck)
     recheck.finish()
     facts = {"config": subject.name, "schedule": f"{schedule}, seed {seed}"}
