@@ -67,37 +67,34 @@ def byte_map(problem: Gemm, operand: str, box: tuple[int, int], swizzle: str) ->
     return replace(elements, element_type="uint8", dims=(packed, rows))
 
 
-def check_byte_operand(problem: Gemm, operand: str) -> None:
-    """Refuse an A or B of 4-bit elements that TMA cannot address as bytes.
+def check_operands_fit(problem: Gemm | GroupedGemm, as_bytes: bool = False) -> None:
+    """Refuse A and B that TMA cannot address. as_bytes: 4-bit elements travel as bytes.
+
+    Lengths of rows first: the remedy, zeros along K, changes strides, too.
 
     Raises: ConfigError with the rule and the remedy.
     """
-    if not problem.k or not problem.extent_bytes(operand):
-        return
-    kind, columns = dtype(getattr(problem, operand)), getattr(problem, f"{operand}_shape")[1]
-    if columns % 2:
-        raise ConfigError(
-            f"{operand.upper()} has rows of {columns} elements of {kind}, two to a byte; k must be "
-            f"even; try both operands with zeros appended up to k={columns + 1}"
-        )
-    _check_addresses(problem, operand, kind, TMA_BYTES)
+    used = [x for x in ("a", "b") if problem.k and problem.extent_bytes(x)]
+    for operand in used:
+        _check_row(problem, operand, as_bytes)
+    for operand in used:
+        kind = dtype(getattr(problem, operand))
+        unpacks = kind.is_packed and not as_bytes
+        _check_addresses(problem, operand, kind, PACKED_BYTES if unpacks else TMA_BYTES)
 
 
-def check_operand(problem: Gemm | GroupedGemm, operand: str) -> None:
-    """Refuse an A or B that TMA cannot address.
-
-    Raises: ConfigError with the rule and the remedy.
-    """
+def _check_row(problem: Gemm | GroupedGemm, operand: str, as_bytes: bool) -> None:
+    """Refuse rows of formats below 8 bits whose length TMA cannot take."""
     kind, columns = dtype(getattr(problem, operand)), getattr(problem, f"{operand}_shape")[-1]
-    if not problem.k or not problem.extent_bytes(operand):
+    if not kind.is_packed:
         return
-    if kind.is_packed and columns % PACKED_ELEMENTS:
+    step = 8 // kind.bits if as_bytes else PACKED_ELEMENTS
+    if columns % step:
+        whole = max(step, 8 * TMA_BYTES // kind.bits)  # rows without gaps are multiples, too
         raise ConfigError(
             f"{operand.upper()} has rows of {columns} elements of {kind}; TMA needs a multiple of "
-            f"{PACKED_ELEMENTS}; try both operands with zeros appended up to "
-            f"k={align_up(columns, PACKED_ELEMENTS)}"
+            f"{step}; try both operands with zeros appended up to k={align_up(columns, whole)}"
         )
-    _check_addresses(problem, operand, kind, PACKED_BYTES if kind.is_packed else TMA_BYTES)
 
 
 def _strides(problem: Gemm | GroupedGemm, operand: str) -> dict[str, int]:

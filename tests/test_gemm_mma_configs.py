@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError, ProblemError
-from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, kernel_for
+from ptxgen.kernels import (
+    gemm_mma,
+    gemm_sm90,
+    gemm_sm100,
+    gemm_sm100_blockscaled,
+    kernel_for,
+)
 from ptxgen.kernels.gemm_mma_config import TILE_K_BYTES, Config
 from ptxgen.problem import FP8, LAYOUTS, Gemm
 from ptxgen.ptx.forms import min_version
@@ -153,6 +159,31 @@ def test_the_kernel_is_the_one_that_can_address_the_operands(
     arch: str, fields: dict[str, object], kernel: object
 ) -> None:
     assert kernel_for(Gemm(64, 64, 128, **fields), arch) is kernel  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arch", "problem", "message"),
+    [
+        ("sm_100a", Gemm(65, 33, 96, "e2m3", "e2m3"), "TMA needs a multiple of 128; try .* k=128"),
+        ("sm_100a", Gemm(65, 33, 99, "s8", "s8"), "row stride of 99 .* try a padded copy .* 112"),
+        ("sm_103a", Gemm(65, 33, 128, "s8", "s8"), "kind::i8, which sm_103a lacks.*try e4m3"),
+        ("sm_90a", Gemm(65, 33, 128, "e2m3", "e2m3"), "wgmma .* got a=e2m3.*try arch=sm_100a"),
+        ("sm_80", Gemm(65, 33, 128, "e4m3", "e4m3"), "mma.sync has FP8 from sm_89 on"),
+        ("sm_120a", Gemm(65, 33, 33, "e2m3", "e2m3"), "multiple of 4; try .* k=48"),
+        ("sm_120a", Gemm(65, 33, 36, "e2m1", "e2m3"), "must be a multiple of 8, 4 bytes; try"),
+    ],
+)  # fmt: skip
+def test_operands_that_no_kernel_takes_are_refused_by_the_one_made_for_the_target(
+    arch: str, problem: Gemm, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kernel_for(problem, arch)
+
+
+def test_lengths_of_rows_are_refused_before_strides_that_follow_from_them() -> None:
+    problem = Gemm(65, 33, 1000, "e5m2", "e3m2", scale="mx128")
+    with pytest.raises(ConfigError, match=r"B has rows of 1000 .* k=1024"):
+        gemm_sm100_blockscaled.check_operands(problem)
 
 
 def test_the_text_does_not_depend_on_sizes_and_strides() -> None:

@@ -19,7 +19,8 @@ from ptxgen.problem import MICRO_SCALES, Gemm
 KERNELS: dict[str, ModuleType] = {
     module.NAME: module for module in (gemm_sm90, gemm_sm100, gemm_sm100_blockscaled, gemm_mma)
 }
-"""Name -> module with Config, TARGETS, plan, default_config, check_operands and configs."""
+"""Name -> module with Config, TARGETS, plan, default_config, check_operands and configs.
+check_operands takes one of several TARGETS."""
 GROUPED_KERNELS: dict[str, ModuleType] = {
     module.NAME: module for module in (grouped_sm90, grouped_sm100)
 }
@@ -64,7 +65,7 @@ def passed_over(problem: Gemm, arch: str) -> dict[str, ConfigError]:
         if arch not in module.TARGETS:
             continue
         try:
-            module.check_operands(problem)
+            module.check_operands(problem, **target_fields(module, arch))
         except ConfigError as error:
             refused[module.NAME] = error
     return refused

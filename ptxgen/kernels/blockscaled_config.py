@@ -147,7 +147,7 @@ class Config(Tcgen05Config):
         if isinstance(slots, bool) or not 1 <= slots <= self.stages:
             raise ConfigError(
                 f"scale_slots={slots} must be from 1 to stages={self.stages}, since a k-tile's "
-                "scales leave their stage with its MMAs"
+                f"scales leave their stage with its MMAs; try scale_slots={self.stages}"
             )
         if slots > self.slots_that_fit:
             raise ConfigError(
@@ -171,11 +171,13 @@ def check_kind(config: Config) -> None:
     if config.swizzle_bytes != TILE_K_BYTES:
         raise ConfigError(
             f"swizzle={config.swizzle_bytes or 'none'} must be {TILE_K_BYTES}: a k-tile is one row "
-            "of it, which whole atoms of scales cover"
+            f"of it, which whole atoms of scales cover; try swizzle={TILE_K_BYTES}"
         )
     tile_k = 2 * TILE_K_BYTES if config.is_fp4 else TILE_K_BYTES
     if config.tile_k != tile_k:
-        raise ConfigError(f"tile_k={config.tile_k} must be {tile_k} for kind={config.kind}")
+        raise ConfigError(
+            f"tile_k={config.tile_k} must be {tile_k} for kind={config.kind}; try tile_k={tile_k}"
+        )
 
 
 def check_shape(config: Config) -> None:
@@ -187,7 +189,8 @@ def check_shape(config: Config) -> None:
     if config.rows != ATOM_ROWS:
         raise ConfigError(
             f"{names[0]}={config.rows} must be {ATOM_ROWS}: block-scaled MMAs have 128 rows for "
-            "each CTA, and half atoms of scales are not known to work"
+            "each CTA, and half atoms of scales are not known to work; try "
+            f"{names[0]}={ATOM_ROWS}"
         )
     n = config.columns
     if isinstance(n, bool) or n % TILE_N_STEP or not TILE_N_STEP <= n <= 256:

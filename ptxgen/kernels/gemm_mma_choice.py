@@ -8,6 +8,7 @@ from ptxgen.config_rules import GRIDS_KEPT, first_legal, with_refusal
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.kernels.gemm_mma_config import (
+    FP4_KINDS,
     MAX_STAGES,
     MIN_STAGES,
     NAME,
@@ -40,8 +41,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values: dict[str, int | str] = dict(static_fields(problem, Config))
     values["kind"] = chosen.get("kind") or mma_kind(problem.a, problem.b, problem.scale)
     for operand in ("a", "b"):
-        is_fp4 = str(values["kind"]) in ("mxf4", "mxf4nvf4")
-        sizes = copy_sizes(getattr(problem, operand), is_fp4)
+        sizes = copy_sizes(getattr(problem, operand), values["kind"] in FP4_KINDS)
         widest = widest_access(problem, operand)
         # rows that nothing fits are refused by plan, which says why
         values[f"{operand}_copy_bytes"] = next((c for c in sizes if c <= widest), sizes[-1])

@@ -44,6 +44,8 @@ MICRO_TARGETS = ("sm_120a",)
 """Targets whose mma.sync has formats below 8 bits and block scales."""
 SMALLER_KIND = "f8f6f4"
 """The kind that multiplies formats below 8 bits without scales."""
+FP4_KINDS = tuple(name for name, kind in MICRO_KINDS.items() if kind.is_fp4)
+"""Kinds that take two e2m1 from a byte."""
 PACKINGS = {8: (1, 1), 6: (4, 3), 4: (2, 1)}
 """Bits of an element -> how many share how many bytes."""
 
@@ -146,7 +148,7 @@ class Config:
     @property
     def is_fp4(self) -> bool:
         """Whether the MMA takes two e2m1 from a byte."""
-        return self.kind in MICRO_KINDS and MICRO_KINDS[self.kind].is_fp4
+        return self.kind in FP4_KINDS
 
     @property
     def scale_tiles(self) -> tuple[WarpScales, ...]:
@@ -209,11 +211,6 @@ class Config:
             "ctas_per_sm": (1, 2, 3, 4),
         }
         check_values(self, allowed)
-        if self.a in FP8 and _capability(self.target) < FP8_TARGET:
-            raise ConfigError(
-                f"{self.a} x {self.b} on {self.target}: mma.sync has FP8 from sm_89 on; "
-                "try bf16 or f16"
-            )
         self._check_warps()
         self._check_copies()
         self._check_registers()
@@ -241,12 +238,7 @@ class Config:
                 f"kind={self.kind or 'none'} must be {needed or 'none'} for {self.a} x {self.b} "
                 f"with scale={self.scale}"
             )
-        if self.kind and self.target not in MICRO_TARGETS:
-            raise ConfigError(
-                f"{self.a} x {self.b} with scale={self.scale} on {self.target}: mma.sync has "
-                f"kind::{self.kind} on {', '.join(MICRO_TARGETS)} only; try arch=sm_100a, where "
-                f"tcgen05 has it, or bf16, f16 or FP8 with scale {', '.join(SCALES)}"
-            )
+        check_target(self.target, self.a, self.b, self.scale)
 
     def _check_warps(self) -> None:
         if self.warps_m * self.warps_n > 8:
@@ -306,6 +298,25 @@ class Config:
                 f"{self.ctas_per_sm} needs about {needed} registers per thread, it has {limit}; "
                 "try a smaller tile or more warps"
             )
+
+
+def check_target(target: str, a: str, b: str, scale: str) -> None:
+    """Refuse formats and scales that mma.sync of `target` lacks.
+
+    Raises: ConfigError.
+    """
+    kind = mma_kind(a, b, scale)
+    if kind and target not in MICRO_TARGETS:
+        micro = ", ".join(MICRO_TARGETS)
+        raise ConfigError(
+            f"{a} x {b} with scale={scale} on {target}: mma.sync has kind::{kind} on {micro} only; "
+            f"try arch={micro}, or arch=sm_100a, where tcgen05 has it, or bf16, f16 or FP8 with "
+            f"scale {', '.join(SCALES)}"
+        )
+    if {a, b} & set(FP8) and _capability(target) < FP8_TARGET:
+        raise ConfigError(
+            f"{a} x {b} on {target}: mma.sync has FP8 from sm_{FP8_TARGET} on; try bf16 or f16"
+        )
 
 
 def _capability(target: str) -> int:

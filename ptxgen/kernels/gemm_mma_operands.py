@@ -1,16 +1,29 @@
 """Which operands gemm_mma can take, and how wide it may access them."""
 
+from math import lcm
+
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_plain
-from ptxgen.kernels.gemm_mma_config import NAME, OPERANDS, OUTPUTS, PACKINGS, SCALES
+from ptxgen.kernels.gemm_mma_config import (
+    FP4_KINDS,
+    NAME,
+    OPERANDS,
+    OUTPUTS,
+    PACKINGS,
+    SCALES,
+    check_target,
+    copy_sizes,
+    mma_kind,
+)
 from ptxgen.layout import align_up
 from ptxgen.problem import INTEGERS, MICRO_SCALES, Gemm
 from ptxgen.warp_tiles import ASYNC_COPY_BYTES
 
 
-def check_operands(problem: Gemm) -> None:
-    """Refuse what mma.sync does not multiply or this kernel does not scale.
+def check_operands(problem: Gemm, target: str = "") -> None:
+    """Refuse what mma.sync, that of `target` if it is given, does not multiply or this kernel does
+    not scale.
 
     Raises: ConfigError.
     """
@@ -29,7 +42,7 @@ def check_operands(problem: Gemm) -> None:
     if problem.scale in MICRO_SCALES and problem.accumulate != "fast":
         raise ConfigError(
             f"accumulate={problem.accumulate} must be fast: the Tensor Core scales every block "
-            "itself, so there is nothing to promote"
+            "itself, so there is nothing to promote; try accumulate=fast"
         )
     for operand, k_major in (("a", problem.layout[0] == "n"), ("b", problem.layout[1] == "t")):
         kind = dtype(getattr(problem, operand))
@@ -38,24 +51,41 @@ def check_operands(problem: Gemm) -> None:
                 f"layout={problem.layout}: {operand.upper()} of {kind} with scale={problem.scale} "
                 "must be K-major, as mma.sync takes it; try layout=nt"
             )
-        if kind.is_packed:
-            _check_whole_bytes(problem, operand)
+    if target:
+        check_target(target, problem.a, problem.b, problem.scale)
+    for operand in ("a", "b"):
+        _check_whole_bytes(problem, operand)
 
 
 def _check_whole_bytes(problem: Gemm, operand: str) -> None:
-    """Refuse rows of formats below 8 bits that do not begin and end at whole bytes."""
-    kind = dtype(getattr(problem, operand))
-    step = PACKINGS[kind.bits][0]
-    sizes = {"k": problem.k}
-    if getattr(problem, f"{operand}_shape")[0] > 1:
-        sizes["row stride"] = problem.stride(operand)
-    for name, value in sizes.items():
-        if value % step:
-            raise ConfigError(
-                f"{operand.upper()} of {kind}, {step} elements of which share bytes, has a {name} "
-                f"of {value}; must be a multiple of {step}; try both operands with zeros appended "
-                f"up to k={align_up(problem.k, step)}"
-            )
+    """Refuse rows of formats below 8 bits that do not begin and end at whole bytes, or begin where
+    the narrowest copy cannot."""
+    kind, name = dtype(getattr(problem, operand)), operand.upper()
+    if not kind.is_packed or not problem.extent_bytes(operand):
+        return
+    is_fp4 = mma_kind(problem.a, problem.b, problem.scale) in FP4_KINDS
+    narrowest = copy_sizes(kind.name, is_fp4)[-1]
+    shared, step = PACKINGS[kind.bits][0], lcm(8 * narrowest, kind.bits) // kind.bits
+    one_row = getattr(problem, f"{operand}_shape")[0] == 1
+    if problem.k % shared:
+        raise ConfigError(
+            f"{name} of {kind}, {shared} elements of which share bytes, has a k of {problem.k}; "
+            f"must be a multiple of {shared}; try both operands with zeros appended up to "
+            f"k={align_up(problem.k, shared if one_row else step)}"
+        )
+    stride = problem.stride(operand)
+    if not one_row and stride % step:
+        raise ConfigError(
+            f"{name} of {kind} has a row stride of {stride} elements; must be a multiple of {step},"
+            f" {step * kind.bits // 8} bytes; try a padded copy with a row stride of "
+            f"{align_up(stride, step)} elements"
+        )
+    alignment = getattr(problem, f"{operand}_alignment")
+    if alignment % narrowest:
+        raise ConfigError(
+            f"{name} of {kind} starts at an address that is a multiple of {alignment} bytes only; "
+            f"must be a multiple of {narrowest}; try a copy of {name}"
+        )
 
 
 def widest_access(problem: Gemm, operand: str) -> int:

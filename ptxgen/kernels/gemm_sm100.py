@@ -20,7 +20,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
 from ptxgen.layout import MMA_K_BYTES, align_up
-from ptxgen.operand_maps import check_d_fits_tma, check_operand
+from ptxgen.operand_maps import check_d_fits_tma, check_operands_fit
 from ptxgen.plans import Plan
 from ptxgen.problem import INTEGERS, NARROW_FLOATS, Gemm
 from ptxgen.tcgen05_choice import CLUSTERS, DEFAULT_STAGES, check_order, default_shape
@@ -73,11 +73,7 @@ class Config(Tcgen05Config):
 
 def _check_formats(config: Config) -> None:
     """Formats, layouts and swizzles that the MMA's kind has."""
-    if config.kind == "i8" and config.target not in I8_TARGETS:
-        raise ConfigError(
-            f"{config.a} x {config.b} needs kind::i8, which {config.target} lacks; "
-            f"must be {', '.join(I8_TARGETS)}; try e4m3"
-        )
+    _check_target(config.target, config.a, config.b)
     for tile in (config.a_tile, config.b_tile):
         kind = tile.dtype
         if kind.name == "tf32" and not tile.k_major and config.swizzle_bytes != 128:
@@ -91,6 +87,15 @@ def _check_formats(config: Config) -> None:
                 "128 elements that must be swizzled by 128 bytes; try swizzle=128"
             )
     check_tile_k(config)
+
+
+def _check_target(target: str, a: str, b: str) -> None:
+    """Formats that the target has."""
+    if a in INTEGERS and target not in I8_TARGETS:
+        raise ConfigError(
+            f"{a} x {b} needs kind::i8, which {target} lacks; must be {', '.join(I8_TARGETS)}; "
+            "try e4m3"
+        )
 
 
 def _check_shape(config: Config) -> None:
@@ -202,14 +207,21 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     )
 
 
-def check_operands(problem: Gemm) -> None:
-    """Refuse what no configuration computes, and operands that TMA cannot take.
+def check_operands(problem: Gemm, target: str = "") -> None:
+    """Refuse what no configuration computes, one for `target` if it is given, and operands that TMA
+    cannot take.
 
     Raises: ConfigError.
     """
     check_plain(problem, NAME)
     if problem.a not in (*KINDS, *NARROW_FLOATS, *INTEGERS):
-        raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
+        formats = ", ".join((*KINDS, *NARROW_FLOATS, *INTEGERS))
+        raise ConfigError(
+            f"{NAME} does not multiply {problem.a} x {problem.b}; A must be one of {formats}; try "
+            "bf16"
+        )
+    if target:
+        _check_target(target, problem.a, problem.b)
     if problem.scale not in SCALES:
         raise ConfigError(
             f"{NAME} has no scale={problem.scale}; must be {', '.join(SCALES)}; try scale=mx32, "
@@ -221,8 +233,7 @@ def check_operands(problem: Gemm) -> None:
             "fraction bits, so there is nothing to promote; try accumulate=fast"
         )
     check_order(problem)
-    for operand in ("a", "b"):
-        check_operand(problem, operand)
+    check_operands_fit(problem)
 
 
 def _check_serves(problem: Gemm, config: Config) -> None:

@@ -30,9 +30,8 @@ from ptxgen.launch import Param, TensorMap
 from ptxgen.micro_kinds import micro_kind
 from ptxgen.operand_maps import (
     byte_map,
-    check_byte_operand,
     check_d_fits_tma,
-    check_operand,
+    check_operands_fit,
 )
 from ptxgen.plans import Plan
 from ptxgen.problem import MICRO_SCALES, Gemm
@@ -77,19 +76,16 @@ def check_operands(problem: Gemm) -> None:
     check_plain(problem, NAME)
     if problem.scale not in MICRO_SCALES:
         raise ConfigError(
-            f"{NAME} has no scale={problem.scale}; must be one of {', '.join(MICRO_SCALES)}"
+            f"{NAME} has no scale={problem.scale}; must be one of {', '.join(MICRO_SCALES)}; try "
+            "scale=mx32, or gemm_sm100 for scales of whole rows"
         )
     if problem.accumulate != "fast":
         raise ConfigError(
             f"accumulate={problem.accumulate} must be fast: the Tensor Core scales every block "
-            "itself, so there is nothing to promote"
+            "itself, so there is nothing to promote; try accumulate=fast"
         )
     check_order(problem)
-    for operand in ("a", "b"):
-        if (problem.a, problem.b) == ("e2m1", "e2m1"):
-            check_byte_operand(problem, operand)
-        else:
-            check_operand(problem, operand)
+    check_operands_fit(problem, as_bytes=(problem.a, problem.b) == ("e2m1", "e2m1"))
 
 
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
@@ -180,9 +176,7 @@ def _check_serves(problem: Gemm, config: Config) -> None:
     check_operands(problem)
     check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
-    for operand in ("a", "b"):
-        if not config.is_fp4:
-            check_operand(problem, operand)
+    check_operands_fit(problem, as_bytes=config.is_fp4)
 
 
 def _operand_maps(problem: Gemm, config: Config) -> list[Param]:

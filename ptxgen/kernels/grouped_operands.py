@@ -5,7 +5,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.agreement import check_agrees, check_plain
 from ptxgen.kernels.grouped_config import NAME, Config
-from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operand
+from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operands_fit
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
 
 D_FORMATS = ("bf16", "f16", "f32")
@@ -51,8 +51,7 @@ def check_operands(problem: GroupedGemm | Gemm) -> None:
     check_formats(problem)
     if problem.mode == "kgrouped":
         _check_k_starts(problem)
-    for operand in ("a", "b"):
-        check_operand(problem, operand)
+    check_operands_fit(problem)
 
 
 def _check_k_starts(problem: GroupedGemm) -> None:

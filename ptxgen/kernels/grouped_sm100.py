@@ -27,7 +27,7 @@ from ptxgen.launch import Launch, Param
 from ptxgen.layout import Copy, align_up
 from ptxgen.operand_maps import (
     check_d_fits_tma,
-    check_operand,
+    check_operands_fit,
     d_fits_tma,
     d_map_params,
     tensor_map,
@@ -99,10 +99,14 @@ class Config(gemm_sm100.Config):
 
         Raises: ConfigError.
         """
-        if self.mode not in MODES or self.index != "offsets":
+        if self.mode not in MODES:
             raise ConfigError(
-                f"mode={self.mode} with index={self.index} must be one of {', '.join(MODES)} with "
-                "index=offsets or ends"
+                f"mode={self.mode} must be one of {', '.join(MODES)}; try mode={MODES[0]}"
+            )
+        if self.index != "offsets":
+            raise ConfigError(
+                f"index={self.index} must be offsets, as which a problem's ends are read, too; "
+                "try index=offsets"
             )
         if not self.swap_ab and self.store != "global":
             raise ConfigError(
@@ -117,12 +121,13 @@ class Config(gemm_sm100.Config):
             )
         if self.scheduler != "static":
             raise ConfigError(
-                f"scheduler={self.scheduler} must be static: a warp of each CTA walks the groups"
+                f"scheduler={self.scheduler} must be static: a warp of each CTA walks the groups; "
+                "try scheduler=static"
             )
         if self.swizzle_bytes != 128:
             raise ConfigError(
                 f"swizzle={self.swizzle_bytes or 'none'} must be 128: rows of A are loaded in "
-                "boxes of whole swizzled rows"
+                "boxes of whole swizzled rows; try swizzle=128"
             )
         super().check_values()
         group = self.cta_group
@@ -141,15 +146,23 @@ def check_operands(problem: GroupedGemm) -> None:
     """
     formats = (*gemm_sm100.KINDS, *NARROW_FLOATS, *INTEGERS)
     if problem.a not in formats or dtype(problem.a).is_packed or dtype(problem.b).is_packed:
-        raise ConfigError(f"{NAME} does not multiply {problem.a} x {problem.b}")
+        whole = ", ".join(name for name in formats if not dtype(name).is_packed)
+        raise ConfigError(
+            f"{NAME} does not multiply {problem.a} x {problem.b}; both must be one of {whole}; try "
+            "e4m3"
+        )
     for name, allowed in (("mode", MODES), ("scale", SCALES), ("accumulate", ("fast",))):
         value = getattr(problem, name)
         if value not in allowed:
-            raise ConfigError(f"{NAME} has no {name}={value}; must be {' or '.join(allowed)}")
+            raise ConfigError(
+                f"{NAME} has no {name}={value}; must be {' or '.join(allowed)}; try "
+                f"{name}={allowed[0]}"
+            )
     if index_kind(problem) != "offsets":
-        raise ConfigError(f"{NAME} has no index={problem.index}; must be offsets or ends")
-    for operand in ("a", "b"):
-        check_operand(problem, operand)
+        raise ConfigError(
+            f"{NAME} has no index={problem.index}; must be offsets or ends; try index=offsets"
+        )
+    check_operands_fit(problem)
 
 
 def default_config(problem: GroupedGemm, **chosen: int | str | bool) -> Config:

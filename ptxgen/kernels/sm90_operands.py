@@ -5,7 +5,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
 from ptxgen.kernels.sm90_config import NAME, Config
 from ptxgen.kernels.wgmma_config import TARGET
-from ptxgen.operand_maps import check_d_fits_tma, check_operand
+from ptxgen.operand_maps import check_d_fits_tma, check_operands_fit
 from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, Gemm
 
 
@@ -47,8 +47,7 @@ def check_operands(problem: Gemm) -> None:
     Raises: ConfigError.
     """
     check_formats(problem)
-    for operand in ("a", "b"):
-        check_operand(problem, operand)
+    check_operands_fit(problem)
 
 
 def check_serves(problem: Gemm, config: Config) -> None:
