@@ -25,7 +25,7 @@ _BY_TEXT: tuple[tuple[type[EmulationError], str, str], ...] = (
     (BarrierError, r"8-byte alignment", "MISALIGNED"),
     (OutOfBoundsError, r"reaches tensor memory lanes|leaves the lanes", "TMEM-LANES"),
     (OutOfBoundsError, r"which has exited", "CLUSTER-EXIT"),
-    (EmulationError, r"an endless loop", "ENDLESS-LOOP"),
+    (EmulationError, r"an endless (loop|recursion)|nested too deeply", "ENDLESS-LOOP"),
     (EmulationError, r"tcgen05\.dealloc of", "TMEM-AFTER-DEALLOC"),
     (EmulationError, r"tcgen05\.alloc after|must not grow", "TMEM-LEAK"),
     (EmulationError, r"four warps of a warpgroup must", "ALIGNED-DIVERGENT"),

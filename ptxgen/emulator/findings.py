@@ -164,7 +164,7 @@ CODES: dict[str, CodeInfo] = {
         "execute griddepcontrol.wait before the first such access",
     ),
     "ENDLESS-LOOP": CodeInfo(
-        _E, _E, "more instructions were executed than the run may take",
+        _E, _E, "more instructions were executed, or more calls nested, than a run may take",
         "see what the loop's end depends on, or raise max_instructions",
     ),
     "FAULT": CodeInfo(_E, _E, "execution stopped with another fault", "see the message"),

@@ -18,6 +18,7 @@ from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.pending import GROUP_WAITS, Pending
 from ptxgen.emulator.program import Program
+from ptxgen.emulator.recurrence import Recurrence
 from ptxgen.emulator.stepping import Stepper, Stop
 from ptxgen.emulator.values import Context
 from ptxgen.emulator.warp import Warp
@@ -26,11 +27,16 @@ from ptxgen.launch import Launch
 
 TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
 """Versions that a warp may run before the next warp's turn."""
+POLLING_TURNS = 64
+"""The most where the warp has used up a turn and nothing has changed since."""
 PATIENCE = 512
 """Turns after which something in flight completes although warps could go on: they may poll."""
 POLLS = 256
 """Turns of polling warps, without anything changing, after which another cluster may start: they
 may wait for it, as in stream-K, split-K, look-back scans and grid barriers."""
+WATCH = 32
+"""Turns, without anything changing, after which polling warps are watched for repeating
+themselves."""
 COMPLETIONS = 0.2
 """How often something in flight completes after a turn, in the random schedule."""
 MOST_CTAS = 1024
@@ -81,6 +87,7 @@ class Machine:
         self._clusters_done = 0
         self.current: Warp | None = None
         self._time = 0
+        self._recurrence = Recurrence()
         self._grid_workspace = 0
         self._next_clusters = self._clusters_in_order()
 
@@ -129,14 +136,21 @@ class Machine:
                 warp = self._pick()
                 warp.queued = False
                 self.current = warp
-                if warp.run(self._turns(turns)) <= 0 and warp.fragments:
+                polls = warp.polled_epoch == self.epoch
+                if (
+                    warp.run(self._turns(min(turns, POLLING_TURNS) if polls else turns)) <= 0
+                    and warp.fragments
+                ):
                     self.wake(warp)
                     idle = idle + 1 if self.epoch == epoch else 0
                     warp.polled_epoch = epoch = self.epoch
-                    if idle > POLLS and self._admit_another():
+                    repeats = self._repeats(warp, idle)
+                    if (repeats or idle > POLLS) and self._admit_another():
                         idle = 0
-                    elif idle > self.options.idle_turns:
-                        raise DeadlockError(spinning_report(self, warp))
+                    elif repeats or idle > self.options.idle_turns:
+                        if not self._release_peeks():
+                            raise DeadlockError(spinning_report(self, warp))
+                        idle = 0
                 patience += 1
                 if self.pending and (patience > PATIENCE or self._draws_completion()):
                     self._advance()
@@ -152,6 +166,15 @@ class Machine:
             else:
                 raise deadlock_report(self)
 
+    def _repeats(self, warp: Warp, idle: int) -> bool:
+        """Whether nothing is in flight and all warps that run do the same again and again; `warp`
+        has used up its turn, the `idle`-th since something changed."""
+        if idle <= WATCH or self.pending:
+            self._recurrence.forget()
+            return False
+        self._recurrence.note(warp)
+        return self._recurrence.holds(self.queue)
+
     def _draws_completion(self) -> bool:
         return self.random is not None and self.random.random() < COMPLETIONS
 
@@ -162,9 +185,11 @@ class Machine:
         queue = self.queue
         if self.options.schedule == "run_to_block":
             epoch = self.epoch
-            warp = min(queue, key=lambda w: (w.polled_epoch == epoch, w.cta.index, w.index))
-            queue.remove(warp)
-            return warp
+            eager = [w for w in queue if w.polled_epoch != epoch]
+            if eager:
+                warp = min(eager, key=lambda w: (w.cta.index, w.index))
+                queue.remove(warp)
+                return warp
         if self.random is not None and len(queue) > 1:
             queue.rotate(-self.random.randrange(len(queue)))
         return queue.popleft()
@@ -328,6 +353,7 @@ class Machine:
 
     def clock(self) -> int:
         """A time that grows: instructions executed so far."""
+        self._recurrence.forget()
         self._time += 1
         return self.num_instructions + self._time
 

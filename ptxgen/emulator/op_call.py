@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PROVIDED = ("vprintf", "__assertfail", "malloc", "free")
 """Functions without a body that the emulator knows."""
+MAX_DEPTH = 1024
+"""Calls that may be nested. A GPU's stack, 1 KiB per thread by default, holds 64 of 16 bytes."""
 
 
 @lowers("call")
@@ -117,8 +119,12 @@ def enter_function(
 
     An argument is ("param", offset in the caller's frame) or (form, value) of a register; a result
     ("param", offset) or ("register", number in the caller).
-    Raises: EmulationError where the call does not fit the function.
+    Raises: EmulationError where the call does not fit the function or recursion does not end.
     """
+    if len(F.frames) >= MAX_DEPTH:
+        raise EmulationError(
+            f"{name}: more than {MAX_DEPTH} calls are nested: an endless recursion"
+        )
     image = caller.image
     function = image.module.functions[name]
     if len(values) != len(function.params) or len(results) != len(function.returns):

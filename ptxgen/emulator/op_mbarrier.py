@@ -41,6 +41,12 @@ def located_address(em: Emitter, operand: Operand, space: str) -> tuple[str, str
     return form, code
 
 
+def _target(space: str, form: str, code: str) -> str:
+    """A barrier address inside a loop over lanes; that of .shared::cta must be the own CTA's."""
+    address = per_lane(form, code)
+    return f"(F.cta.own({address}) | F.cta.smem_base)" if space == "shared" else address
+
+
 @runtime
 def shared_address(address: Any) -> Any:
     """Generic addresses that must lie in the shared window, as shared::cluster addresses.
@@ -94,7 +100,7 @@ def _simple(em: Emitter, instruction: Instruction) -> None:
     code, value = em.assign(code), em.assign(value)
     begin_lanes(em)
     em.line(
-        f"barrier_{action}(F, lane, {per_lane(form, code)}, {per_lane(value_form, value)}, "
+        f"barrier_{action}(F, lane, {_target(space, form, code)}, {per_lane(value_form, value)}, "
         f"{instruction.line})"
     )
     em.indent -= 1
@@ -143,7 +149,8 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
     expects = "expect_tx" in instruction.modifiers
     no_complete = "noComplete" in instruction.modifiers
     order = semantics(instruction, "release")
-    form, code = located_address(em, operands[0], space_of(instruction))
+    space = space_of(instruction)
+    form, code = located_address(em, operands[0], space)
     value_form, value = _value(em, operands, 1, "0" if expects else "1")
     code, value = em.assign(code), em.assign(value)
     keeps = isinstance(state, Register)
@@ -152,7 +159,7 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
         em.line(f"{result} = 0" if em.mode == "one" else f"{result} = np.zeros(32, U8)")
     begin_lanes(em)
     call = (
-        f"barrier_arrive(F, lane, {per_lane(form, code)}, {per_lane(value_form, value)}, {expects},"
+        f"barrier_arrive(F, lane, {_target(space, form, code)}, {per_lane(value_form, value)}, {expects},"
         f" {drop}, {no_complete}, {order!r}, {instruction.line}, {em.active_mask()})"
     )
     if keeps:
