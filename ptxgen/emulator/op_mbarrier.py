@@ -159,8 +159,8 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
         em.line(f"{result} = 0" if em.mode == "one" else f"{result} = np.zeros(32, U8)")
     begin_lanes(em)
     call = (
-        f"barrier_arrive(F, lane, {_target(space, form, code)}, {per_lane(value_form, value)}, {expects},"
-        f" {drop}, {no_complete}, {order!r}, {instruction.line}, {em.active_mask()})"
+        f"barrier_arrive(F, lane, {_target(space, form, code)}, "
+        f"{per_lane(value_form, value)}, {expects}, {drop}, {no_complete}, {order!r}, {instruction.line}, {em.active_mask()})"
     )
     if keeps:
         target = result if em.mode == "one" else f"{result}[lane]"

@@ -53,8 +53,14 @@ def _state(warp: "Warp") -> int:
     """What the warp does next and all that it depends on, but memory and barriers."""
     return hash(
         tuple(
-            (f.mask, id(f.next), id(f.wait), f.local_base, _values(f.registers))
-            + tuple((id(frame.resume), _values(frame.registers)) for frame in f.frames)
+            (
+                f.mask,
+                id(f.next),
+                id(f.wait),
+                f.local_base,
+                _values(f.registers),
+                tuple((id(frame.resume), _values(frame.registers)) for frame in f.frames),
+            )
             for f in warp.fragments
         )
     )
