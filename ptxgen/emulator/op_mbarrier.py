@@ -160,7 +160,8 @@ def _arrive(em: Emitter, instruction: Instruction) -> None:
     begin_lanes(em)
     call = (
         f"barrier_arrive(F, lane, {_target(space, form, code)}, "
-        f"{per_lane(value_form, value)}, {expects}, {drop}, {no_complete}, {order!r}, {instruction.line}, {em.active_mask()})"
+        f"{per_lane(value_form, value)}, {expects}, {drop}, {no_complete}, {order!r}, "
+        f"{instruction.line}, {em.active_mask()})"
     )
     if keeps:
         target = result if em.mode == "one" else f"{result}[lane]"
