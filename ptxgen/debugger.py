@@ -1,5 +1,6 @@
 """Debugger: runs PTX on the emulator an instruction at a time, by commands as in any debugger."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from ptxgen.emulator.deadlock import barrier_name, describe
 from ptxgen.emulator.stepping import Stepper, Stop
-from ptxgen.errors import PtxgenError
+from ptxgen.errors import ArgumentError, EmulationError, PtxgenError
 
 HELP = """\
 step [N]        go on for N instructions (1), whichever warp executes them
@@ -48,14 +49,17 @@ class Debugger(Stepper):
         write: Callable[[str], None],
         breakpoints: Iterable[int] = (),
     ) -> None:
-        """`read` gives one command, None where there are no more; `write` takes output."""
+        """`read` gives one command, None where there are no more; `write` takes output.
+
+        Raises: ArgumentError if the text has no such line as one of `breakpoints`.
+        """
         self.lines = text.splitlines()
         self.read = read
         self.write = write
-        self.breakpoints = set(breakpoints)
+        self.breakpoints = {self._existing(line) for line in breakpoints}
         self.num_stops = 0
         """Instructions seen so far."""
-        self._left = 0 if breakpoints else 1
+        self._left = 0 if self.breakpoints else 1
         """Stop after so many instructions; 0 = only at breakpoints."""
         self._warp: tuple[int, int] | None = None
         """Count instructions of this warp only."""
@@ -100,13 +104,13 @@ class Debugger(Stepper):
             try:
                 if self._execute(stop, name, words[1:]):
                     return
-            except (ValueError, IndexError) as error:
+            except (ValueError, IndexError, ArgumentError, EmulationError) as error:
                 self.write(f"{name}: {error}; help says what it takes")
 
     def _execute(self, stop: Stop, name: str, arguments: list[str]) -> bool:
         """Carry out one command; whether the run goes on."""
         if name in ("step", "next"):
-            self._left = max(1, _number(arguments[0])) if arguments else 1
+            self._left = _positive(arguments[0]) if arguments else 1
             self._warp = (stop.origin.cta, stop.origin.warp) if name == "next" else None
             return True
         if name == "continue":
@@ -127,21 +131,28 @@ class Debugger(Stepper):
 
     def _do_break(self, stop: Stop, arguments: list[str]) -> None:
         if arguments:
-            line = _number(arguments[0])
-            if not 1 <= line <= len(self.lines):
-                raise ValueError(f"the text has lines 1 to {len(self.lines)}, got {line}")
-            self.breakpoints.add(line)
+            self.breakpoints.add(self._existing(_number(arguments[0])))
         for line in sorted(self.breakpoints):
             self.write(f"break at {line}: {self._line(line)}")
 
     def _do_delete(self, stop: Stop, arguments: list[str]) -> None:
-        self.breakpoints.discard(_number(arguments[0]))
+        line = _number(arguments[0])
+        if line not in self.breakpoints:
+            raise ValueError(f"there is no breakpoint at line {line}")
+        self.breakpoints.remove(line)
 
     def _do_focus(self, stop: Stop, arguments: list[str]) -> None:
-        self._focus = (_number(arguments[0]), _number(arguments[1])) if arguments else None
+        focus = (_number(arguments[0]), _number(arguments[1])) if arguments else None
+        grid = math.prod(stop.machine.launch.grid_ctas)
+        warps = -(-math.prod(stop.machine.launch.cta_threads) // 32)
+        if focus and not (0 <= focus[0] < grid and 0 <= focus[1] < warps):
+            raise ValueError(
+                f"there are CTAs 0 to {grid - 1} of warps 0 to {warps - 1}, got {focus}"
+            )
+        self._focus = focus
 
     def _do_list(self, stop: Stop, arguments: list[str]) -> None:
-        around = _number(arguments[0]) if arguments else 5
+        around = _positive(arguments[0]) if arguments else 5
         at = stop.instruction.line
         for line in range(max(1, at - around), min(len(self.lines), at + around) + 1):
             mark = ">" if line == at else "*" if line in self.breakpoints else " "
@@ -152,6 +163,8 @@ class Debugger(Stepper):
         types = stop.machine.image.module.functions[stop.function].registers
         names = [a if a.startswith("%") else f"%{a}" for a in arguments] or list(registers)
         for name in names:
+            if name not in types:
+                raise ValueError(f"{name} is no register of {stop.function}")
             if name in registers:
                 self.write(f"{name} = {shown(registers[name], types.get(name, ''))}")
             else:
@@ -183,9 +196,15 @@ class Debugger(Stepper):
         cta = stop.fragment.cta
         name, _, plus = arguments[0].partition("+")
         symbols = {k.split("::")[-1]: v for k, v in stop.machine.image.shared.items()}
-        start = symbols[name] if name in symbols else _number(name) & 0xFFFFFF
+        if name in symbols:
+            start = symbols[name]
+        else:
+            start = _number(name)
+            if start < 0:
+                raise ValueError(f"an offset must be at least 0, got {start}")
+            start &= 0xFFFFFF  # of a shared::cluster address, the offset in the CTA's window
         start += _number(plus) if plus else 0
-        count = _number(arguments[1]) if len(arguments) > 1 else BYTES_SHOWN
+        count = _positive(arguments[1]) if len(arguments) > 1 else BYTES_SHOWN
         data = cta.smem.read(start, count)
         for at in range(0, count, 16):
             row = data[at : at + 16].tobytes()
@@ -199,10 +218,20 @@ class Debugger(Stepper):
             return
         lane = _number(arguments[0])
         column = _number(arguments[1]) if len(arguments) > 1 else 0
+        lanes, columns = tmem.cells.shape
+        if not (0 <= lane < lanes and 0 <= column < columns):
+            raise ValueError(
+                f"lanes are 0 to {lanes - 1}, columns 0 to {columns - 1}, got {lane}, {column}"
+            )
         words = tmem.cells[lane, column : column + 8]
         floats = ", ".join(f"{x:.6g}" for x in words.view(np.float32))
         self.write(f"lane {lane} columns {column} to {column + len(words) - 1}: {floats}")
         self.write("  " + " ".join(f"{int(w):08x}" for w in words))
+
+    def _existing(self, line: int) -> int:
+        if not 1 <= line <= len(self.lines):
+            raise ArgumentError(f"the text has lines 1 to {len(self.lines)}, got {line}")
+        return line
 
     def _line(self, line: int) -> str:
         return self.lines[line - 1].strip() if 1 <= line <= len(self.lines) else ""
@@ -237,3 +266,10 @@ def _number(text: str) -> int:
         return int(text, 0)
     except ValueError:
         raise ValueError(f"{text!r} must be a number") from None
+
+
+def _positive(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise ValueError(f"a count must be at least 1, got {number}")
+    return number
