@@ -7,7 +7,7 @@ by hand runs anybody's PTX.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 from ptxgen.errors import LaunchError
@@ -193,11 +193,16 @@ class Launch:
         if schema != SCHEMA:
             raise LaunchError(f"launch schema must be {SCHEMA!r}, got {schema!r}")
         params = []
-        for item in _items(data, "params"):
+        for index, item in enumerate(_items(data, "params")):
+            where = f"params[{index}]"
             if isinstance(item, dict) and item.get("kind") == "tensor_map":
-                item = {**item, "value": _build(TensorMap, item.get("value"), "tensor map")}
-            params.append(_build(Param, item, "params"))
-        buffers = [_build(Buffer, item, "buffers") for item in _items(data, "buffers")]
+                described = _build(TensorMap, item.get("value"), f"{where}: tensor map")
+                item = {**item, "value": described}
+            params.append(_build(Param, item, where))
+        buffers = [
+            _build(Buffer, item, f"buffers[{index}]")
+            for index, item in enumerate(_items(data, "buffers"))
+        ]
         launch = _build(cls, {**data, "params": params, "buffers": buffers}, "launch")
         assert isinstance(launch, cls)
         return launch
@@ -219,14 +224,17 @@ def _build(kind: type, data: Any, where: str) -> Any:
     unknown = sorted(set(data) - known)
     if unknown:
         raise LaunchError(f"{where}: unknown key {unknown[0]!r}; must be one of {sorted(known)}")
+    missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in data]
+    if missing:
+        raise LaunchError(
+            f"{where}: key {missing[0]!r} is missing; try check FILE --launch-template, which "
+            "prints a launch description to fill in"
+        )
     for key, value in data.items():
         if not _is_of(value, hints[key]):
             must = _MUST.get(hints[key], "a list of integers")
             raise LaunchError(f"{where}: {key} must be {must}, got {value!r}")
-    try:
-        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
-    except TypeError as error:
-        raise LaunchError(f"{where}: {error}") from error
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
 _MUST = {str: "text", int: "an integer", bool: "true or false", str | None: "text or null"}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxgen.dtypes import dtype
 from ptxgen.emulator.buffers import initial_bytes
-from ptxgen.errors import ArgumentError, LaunchError
+from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands, make_operands, with_strides
@@ -196,11 +196,6 @@ def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[st
         addresses = {}
         for buffer in launch.buffers:
             content = initial_bytes(buffer)
-            if len(content) > buffer.nbytes:
-                raise LaunchError(
-                    f"buffer {buffer.name!r} must hold {len(content)} bytes for "
-                    f"init={buffer.init!r}, it has {buffer.nbytes}"
-                )
             addresses[buffer.name] = device.alloc(buffer.nbytes)
             stack.callback(device.free, addresses[buffer.name])
             device.write(addresses[buffer.name], content)

@@ -262,6 +262,35 @@ def test_step_shows_registers_barriers_memory_and_what_is_in_flight(litmus: Litm
     assert output.rstrip().splitlines()[-2].startswith("CTA 0 warp 1")
 
 
+def test_step_answers_what_cannot_be_and_asks_again(litmus: LitmusFiles) -> None:
+    refused = {
+        "shared 0 64": "must lie in shared memory of CTA 0",
+        "shared 99999999": "must lie in shared memory of CTA 0",
+        "shared -5": "an offset must be at least 0, got -5",
+        "shared tile 0": "a count must be at least 1",
+        "next -1": "a count must be at least 1, got -1",
+        "print %nope": "%nope is no register of",
+        "break 9999": "the text has lines 1 to",
+        "delete 3": "there is no breakpoint at line 3",
+        "focus 7 0": "there are CTAs 0 to 0 of warps",
+        "tmem 128 0": "lanes are 0 to 127",
+    }
+    result = ptxgen("step", *litmus("load_waited_for_by_one_thread", "ok"),
+                    stdin="\n".join((*refused, "quit", "")))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    answers = result.stdout.split("(ptx) ")[1:]
+    for (command, said), answer in zip(refused.items(), answers, strict=False):
+        assert answer.startswith(command)
+        assert said in answer, answer
+    assert answers[-1].strip() == "quit"
+
+
+def test_step_refuses_a_breakpoint_behind_the_end(litmus: LitmusFiles) -> None:
+    result = ptxgen("step", *litmus("exchange_without_barrier", "ok"), "--break", "9999")
+    assert result.exit_code == 2
+    assert "the text has lines 1 to" in result.stderr
+
+
 def test_step_runs_on_to_the_end_where_commands_end(litmus: LitmusFiles) -> None:
     result = ptxgen("step", *litmus("exchange_without_barrier", "ok"), stdin="step 3\n")
     assert result.exit_code == 0
@@ -272,3 +301,19 @@ def test_step_reports_a_deadlock_as_run_does(litmus: LitmusFiles) -> None:
     result = ptxgen("step", *litmus("barriers_of_different_ids", "bug"), stdin="continue\n")
     assert result.exit_code == 6
     assert "deadlock" in result.stderr
+
+
+def test_a_launch_that_lacks_a_key_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "half.json"
+    path.write_text('{"entry": "kernel", "grid_ctas": [1, 1, 1]}', encoding="utf-8")
+    result = ptxgen(
+        "check", str(FOLDER / "tma_store_without_proxy_fence.ok.ptx"), "--launch", str(path)
+    )
+    assert result.exit_code == 2
+    assert f"error: {path}: launch: key 'cta_threads' is missing" in result.stderr
+
+
+def test_tune_leaves_nothing_behind_where_there_is_no_such_gpu(tmp_path: Path) -> None:
+    result = ptxgen("tune", "gemm", "--table", str(tmp_path / "a/x.db"), "--gpu", "99")
+    assert result.exit_code != 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,12 @@
 """Launch descriptions: what is written is read again, and what is malformed is refused by name."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ptxgen.emulator.buffers import initial_bytes
 from ptxgen.errors import LaunchError
 from ptxgen.launch import Buffer, Launch, Param, TensorMap
 
@@ -39,13 +41,13 @@ def test_a_launch_is_read_as_it_was_written() -> None:
         (("dynamic_smem_bytes",), "big", "dynamic_smem_bytes must be an integer, got 'big'"),
         (("dynamic_smem_bytes",), -1, "dynamic_smem_bytes must be >= 0"),
         (("buffers", 0, "nbytes"), -1, "buffer x: nbytes must be in 0"),
-        (("buffers", 0, "nbytes"), 1.5, "buffers: nbytes must be an integer, got 1.5"),
+        (("buffers", 0, "nbytes"), 1.5, r"buffers\[0\]: nbytes must be an integer, got 1.5"),
         (("buffers", 0, "role"), "output", "role must be one of in, out, inout, got 'output'"),
-        (("buffers", 0, "init"), 0, "buffers: init must be text, got 0"),
+        (("buffers", 0, "init"), 0, r"buffers\[0\]: init must be text, got 0"),
         (("params", 0, "value", "box"), 8, "tensor map: box must be a list of integers, got 8"),
         (("params", 1, "value"), "y", "parameter pointer names buffer 'y'"),
         (("params", 2, "kind"), "f16", "kind 'f16' must be one of"),
-        (("params", 2, "size"), 4, "params: unknown key 'size'"),
+        (("params", 2, "size"), 4, r"params\[2\]: unknown key 'size'"),
     ],
 )
 def test_a_malformed_launch_is_refused_by_name(
@@ -58,3 +60,41 @@ def test_a_malformed_launch_is_refused_by_name(
     place[path[-1]] = value
     with pytest.raises(LaunchError, match=message):
         Launch.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (("cta_threads",), "launch: key 'cta_threads' is missing; try"),
+        (("params", 1, "value"), r"params\[1\]: key 'value' is missing"),
+        (("params", 0, "value", "buffer"), r"params\[0\]: tensor map: key 'buffer' is missing"),
+        (("buffers", 0, "nbytes"), r"buffers\[0\]: key 'nbytes' is missing"),
+    ],
+)  # fmt: skip
+def test_a_missing_key_is_named_with_its_place(path: tuple[Any, ...], message: str) -> None:
+    data = json.loads(LAUNCH.to_json())
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    with pytest.raises(LaunchError, match=message):
+        Launch.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("held", "said"), [(3, "got 3 bytes"), (5, "got more"), (None, "got more")]
+)
+def test_a_file_that_fills_a_buffer_has_its_size(
+    tmp_path: Path, held: int | None, said: str
+) -> None:
+    path = Path("/dev/zero") if held is None else tmp_path / "x.raw"
+    if held is not None:
+        path.write_bytes(bytes(held))
+    with pytest.raises(LaunchError, match=f"must hold nbytes=4 bytes, {said}; try"):
+        initial_bytes(Buffer("x", 4, init=f"file:{path}"))
+
+
+@pytest.mark.parametrize("init", ["poison", "zeros", "random:bf16:0"])
+def test_a_buffer_larger_than_memory_is_refused(init: str) -> None:
+    with pytest.raises(LaunchError, match=r"buffer 'x': nbytes=.* must fit"):
+        initial_bytes(Buffer("x", 1 << 47, init=init))

@@ -6,7 +6,7 @@ import click
 
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
-from ptxgen.commands.output import json_option, note, output_files, read_text
+from ptxgen.commands.output import json_option, note, output_files, read_launch, read_text
 from ptxgen.commands.subject import exercising, subject_of
 from ptxgen.errors import DeadlockError, EmulationError, HazardError, PtxError, PtxgenError
 from ptxgen.launch import Launch
@@ -137,7 +137,7 @@ def command(
             _recheck(subject, schedule, seed, as_json)
         else:
             rules = _strictness(strict, subject)
-            before = [Launch.from_json(read_text(path)) for path in launch_paths[:-1]]
+            before = [read_launch(path) for path in launch_paths[:-1]]
             _check(subject, before, rules, schedules, seeds, exact, seconds, as_json)
     except (PtxError, EmulationError) as error:
         raise subject.located(error) from error

@@ -12,8 +12,9 @@ from typing import IO, Any
 import click
 
 from ptxgen import __version__
-from ptxgen.errors import ArgumentError, OutputPathError
+from ptxgen.errors import ArgumentError, LaunchError, OutputPathError
 from ptxgen.files import replacing
+from ptxgen.launch import Launch
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
@@ -118,6 +119,17 @@ def read_text(source: str) -> str:
     Raises: ArgumentError if it cannot be read, or is not text.
     """
     return as_text(read_bytes(source), source)
+
+
+def read_launch(path: str) -> Launch:
+    """The launch description in a file, or on stdin if `path` is `-`.
+
+    Raises: ArgumentError if it cannot be read; LaunchError, which names the file.
+    """
+    try:
+        return Launch.from_json(read_text(path))
+    except LaunchError as error:
+        raise LaunchError(f"{path}: {error}") from error
 
 
 def as_text(content: bytes, source: str) -> str:

@@ -20,6 +20,7 @@ from ptxgen.commands.output import (
     print_facts,
     print_json,
     print_table,
+    read_launch,
     read_text,
 )
 from ptxgen.errors import ArgumentError
@@ -155,11 +156,10 @@ def _run_file(
     from hashlib import sha256
 
     from ptxgen.commands.progress import progress_shown
-    from ptxgen.launch import Launch
     from ptxgen.trial import digest, run_launch
 
     ptx = read_text(path)
-    launch = Launch.from_json(read_text(launch_path))
+    launch = read_launch(launch_path)
     for name in save:
         if launch.buffer(name).role == "in":
             raise ArgumentError(f"--save {name}: must be a buffer that the kernel writes")

@@ -6,8 +6,7 @@ import click
 
 from ptxgen.commands.grouped_options import GROUPED, select_grouped
 from ptxgen.commands.options import TARGETS, refuse_given, refuse_options_of_problems, select
-from ptxgen.commands.output import read_text
-from ptxgen.launch import Launch
+from ptxgen.commands.output import read_launch, read_text
 from ptxgen.subjects import (
     Subject,
     exercising_grouped_subjects,
@@ -38,7 +37,7 @@ def subject_of(
             raise click.UsageError(
                 "a FILE needs --launch PATH; check FILE --launch-template prints one to fill in"
             )
-        launch = Launch.from_json(read_text(launch_path))
+        launch = read_launch(launch_path)
         return Subject(target, read_text(target), launch)
     if launch_path is not None:
         raise click.UsageError("--launch belongs to a FILE")

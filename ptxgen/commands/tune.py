@@ -93,17 +93,18 @@ def command(
     from ptxgen.tuning_table import TuningTable, default_path
 
     problems, chosen = _problems(set_names, kind_names, values)
-    table = TuningTable(Path(table_path) if table_path else default_path())
     device = GpuDevice.get(gpu_index)
     environment = environment_of(device, StateSampler(device))
     gpu = selection.model_of(device.name, device.properties.num_sms)
-    note(f"{device.name}: {len(problems)} problems; table {table.path}")
     with (
         output_files(export) as (file,),
         executor_of(executor) as pool,
         stopwatch(device) as watch,
         _progress(len(problems)) as report,
     ):
+        # Made last: nothing is left behind where there is no GPU or no such executor.
+        table = TuningTable(Path(table_path) if table_path else default_path())
+        note(f"{device.name}: {len(problems)} problems; table {table.path}")
         previous = _content(export)
         measure = KernelMeasure(watch)
         found = tune(

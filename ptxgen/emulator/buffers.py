@@ -1,5 +1,6 @@
 """Contents of buffers that a run is given no data for."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,24 +14,44 @@ from ptxgen.launch import Buffer
 def initial_bytes(buffer: Buffer) -> bytes:
     """The bytes that `buffer.init` asks for.
 
-    Raises: LaunchError for an init that is not known, or a file that cannot be read.
+    Raises: LaunchError for an init that is not known, a file that cannot be read or has another
+    size, or more bytes than this machine has memory.
     """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if buffer.nbytes > memory:
+        raise LaunchError(
+            f"buffer {buffer.name!r}: nbytes={buffer.nbytes} must fit into the memory here of "
+            f"{memory} bytes; try a smaller problem"
+        )
     kind, _, rest = buffer.init.partition(":")
     if kind == "poison":
         return bytes([POISON]) * buffer.nbytes
     if kind == "zeros":
         return bytes(buffer.nbytes)
     if kind == "file":
-        try:
-            return Path(rest).read_bytes()
-        except OSError as error:
-            raise LaunchError(f"buffer {buffer.name!r}: {error}") from error
+        return _content(buffer, rest)
     if kind == "random":
         return _random(buffer, rest)
     raise LaunchError(
         f"buffer {buffer.name!r}: init must be poison, zeros, random:DTYPE:SEED or file:PATH, got "
         f"{buffer.init!r}"
     )
+
+
+def _content(buffer: Buffer, path: str) -> bytes:
+    """The file's bytes. It may be endless: no more than needed is read."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(buffer.nbytes + 1)
+    except OSError as error:
+        raise LaunchError(f"buffer {buffer.name!r}: {error}") from error
+    if len(content) != buffer.nbytes:
+        size = f"{len(content)} bytes" if len(content) < buffer.nbytes else "more"
+        raise LaunchError(
+            f"buffer {buffer.name!r}: {path} must hold nbytes={buffer.nbytes} bytes, got {size}; "
+            "try another file, or the file's size as nbytes"
+        )
+    return content
 
 
 def _random(buffer: Buffer, rest: str) -> bytes:

@@ -138,10 +138,10 @@ def run(
         )
     addresses: dict[str, int] = {}
     for buffer in launch.buffers:
-        address = device.alloc(buffer.nbytes)
-        addresses[buffer.name] = address
         found = given.get(buffer.name)
         raw = initial_bytes(buffer) if found is None else _bytes(found)
+        address = device.alloc(buffer.nbytes)
+        addresses[buffer.name] = address
         if len(raw) > buffer.nbytes:
             raise LaunchError(
                 f"buffer {buffer.name!r} has {buffer.nbytes} B, but {len(raw)} B were given"
