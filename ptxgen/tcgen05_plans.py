@@ -169,9 +169,13 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
         "scales_rows": config.scale == "rowcol",
         "reads_rank": config.cluster_ctas > 1,
         "reads_place": config.cluster_ctas > 1,
+        "locates_lane": config.store == "global"
+        or config.scale == "rowcol"
+        or (dtype(config.d).bytes != 2 and not config.swap_ab),
         "reads_m": config.store == "global" or config.scale == "rowcol",
         "reads_n": config.store == "global" or config.scale == "rowcol" or config.swap_ab,
         "splits_columns": config.swap_ab and config.cta_group == 2,
+        "counts_columns": config.swap_ab and config.cta_group == 2,
         "column_step_less_1": config.column_step - 1,
         "columns_unit": 1 << N_SHIFT >> 3,
         "column_step_mask": hex(0xFFFFFFFF & -config.column_step),

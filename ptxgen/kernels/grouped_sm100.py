@@ -306,6 +306,7 @@ def _swapped_fields(config: Config, columns: dict[str, object]) -> dict[str, obj
     pieces_per_row = staging.box_bytes // PIECE_BYTES
     return {
         "counts_rows": True,
+        "counts_columns": True,
         "tx_operand": "%tx_bytes",
         "row_tx_bytes": config.cta_group * config.row_tile.tx_bytes,
         "column_tx_bytes": tokens.pitch_bytes,
