@@ -370,6 +370,18 @@ class Checker(Observer):
         """Registers of a wgmma are used against its rules."""
         self.registers.hazard(origin, kind, registers)
 
+    def on_absent_lanes(self, origin: Origin, lanes: int) -> None:
+        """Lanes have exited that an .aligned instruction waited for. Public kernels return early
+        in some lanes, and hardware lets them."""
+        if self.strict and not self.reporter.repeats("ALIGNED-DIVERGENT", origin.line):
+            self.reporter.add(
+                "ALIGNED-DIVERGENT",
+                f"`{self.reporter.brief(origin.line)}` by CTA {origin.cta} warp {origin.warp} is "
+                f"executed by lanes {origin.lanes:#010x} alone: lanes {lanes:#010x} of the warp "
+                "went past it and exited",
+                origin,
+            )
+
     def on_setmaxnreg(self, origin: Origin, kind: str, registers: int) -> None:
         """setmaxnreg took effect."""
         self.registers.setmaxnreg(origin, kind, registers)

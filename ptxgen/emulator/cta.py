@@ -30,8 +30,11 @@ class NamedBarrier:
     generation: int = 0
     waiting: list[tuple[Fragment, int]] = field(default_factory=list)
     """Who waits, with the PTX line."""
-    reduction: list[tuple[Fragment, int, int]] = field(default_factory=list)
-    """bar.red: who takes part, the lanes whose predicate holds, and its lanes."""
+    reduction: list[tuple[Fragment, int, int, int]] = field(default_factory=list)
+    """bar.red: who takes part, the lanes whose predicate holds, its lanes, and the register that
+    receives the result."""
+    parts: dict[Warp, int] = field(default_factory=dict)
+    """Lanes that have arrived of warps whose others have not: barriers that are not .aligned."""
 
 
 class Cta:
@@ -154,7 +157,8 @@ class Cta:
     def barrier_arrive(
         self, fragment: Fragment, index: int, count: int, line: int, waits: bool
     ) -> bool:
-        """bar.sync or bar.arrive of one warp; True if the barrier completed.
+        """bar.sync or bar.arrive of one warp, or of lanes of one whose others are at such an
+        instruction, too; True if the barrier completed.
 
         Raises: BarrierError.
         """
@@ -169,7 +173,11 @@ class Cta:
                 f"{barrier.count or 'all'} was given first, now {count or 'all'}"
             )
         barrier.count = count
-        barrier.arrived += 32
+        lanes = barrier.parts.pop(fragment.warp, 0) | fragment.mask
+        if fragment.warp.alive & ~lanes:
+            barrier.parts[fragment.warp] = lanes
+        else:
+            barrier.arrived += 32
         needed = count or 32 * self.num_live_warps()
         if self.machine.observer is not None:
             self.machine.observer.on_rendezvous(

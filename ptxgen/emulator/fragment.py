@@ -47,8 +47,10 @@ class Wait:
     """Lanes that must join."""
     varies: bool = False
     """The register holds a mask of lanes."""
-    anywhere: bool = False
-    """A join that lanes at another instruction of the kind complete, too."""
+    anywhere: str = ""
+    """A join that lanes at another instruction of this kind complete, too."""
+    missing: int = 0
+    """Lanes that a join lacked when it began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -295,20 +297,22 @@ def leave(F: Fragment) -> None:
 @runtime
 def joined(F: Fragment, members: int, line: int) -> bool:
     """Whether all lanes that must execute an instruction together are here; else wait for them."""
-    if F.warp.alive & members & ~F.mask:
-        F.wait = Wait("join", line, members=members)
+    missing = F.warp.alive & members & ~F.mask
+    if missing:
+        F.wait = Wait("join", line, members=members, missing=missing)
         return False
     return True
 
 
 @runtime
-def met(F: Fragment, members: int, line: int) -> bool:
-    """As `joined`, for bar.warp.sync: lanes may stand at different ones."""
+def met(F: Fragment, members: int, line: int, kind: str) -> bool:
+    """As `joined`, for barriers of one kind that are not .aligned: lanes may stand at different
+    ones."""
     if F.passes:
         F.passes = False
         return True
     if F.warp.alive & members & ~F.mask:
-        F.wait = Wait("join", line, members=members, anywhere=True)
+        F.wait = Wait("join", line, members=members, anywhere=kind)
         return False
     return True
 

@@ -55,7 +55,7 @@ class Effect:
     """All lanes that have not exited must execute it together."""
     members: Operand | None = None
     """With `joins`: the mask of the lanes that must come together, where not all."""
-    anywhere: bool = False
+    anywhere: str = ""
     """With `joins`: lanes may also be at another instruction of this kind."""
     merged: "Callable[[Emitter, list[Instruction]], None] | None" = None
     """Emits a run of equal, independent instructions at once, where that pays."""

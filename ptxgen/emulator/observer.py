@@ -235,5 +235,8 @@ class Observer:
     def on_tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
         """Tensor memory was allocated, freed or given up (`kind`: alloc, dealloc, relinquish)."""
 
+    def on_absent_lanes(self, origin: Origin, lanes: int) -> None:
+        """An .aligned instruction waited for lanes of its warp, which have exited instead."""
+
     def on_setmaxnreg(self, origin: Origin, kind: str, registers: int) -> None:
         """setmaxnreg took effect (`kind`: inc, dec)."""

@@ -36,14 +36,16 @@ def barrier(instruction: Instruction) -> list[Micro]:
     if modifiers[:2] == ["warp", "sync"]:
         return [
             Effect(instruction, _warp_sync, joins=True, members=instruction.operands[0],
-                   anywhere=True)
+                   anywhere="warp")
         ]  # fmt: skip
+    aligned = instruction.name == "bar" or "aligned" in instruction.modifiers
+    anywhere = "" if aligned else "cta"
     if modifiers[0] == "sync":
-        return [Effect(instruction, _sync, ends=True, joins=True)]
+        return [Effect(instruction, _sync, ends=True, joins=True, anywhere=anywhere)]
     if modifiers[0] == "arrive":
-        return [Effect(instruction, _arrive, joins=True)]
+        return [Effect(instruction, _arrive, joins=True, anywhere=anywhere)]
     if modifiers[0] == "red" and modifiers[1] in _REDUCTIONS:
-        return [Effect(instruction, _reduce, ends=True, joins=True)]
+        return [Effect(instruction, _reduce, ends=True, joins=True, anywhere=anywhere)]
     raise unknown(instruction)
 
 
@@ -93,20 +95,20 @@ def reduce_threads(
 ) -> Any:  # fmt: skip
     """bar.red: the barrier, and popc, and, or of a predicate over its threads."""
     state = F.cta.barriers[index & 15]
-    state.reduction.append((F, mask & F.mask, F.mask))
+    state.reduction.append((F, mask & F.mask, F.mask, register))
     everyone = list(state.reduction)
     completed = F.cta.barrier_arrive(F, index, count, line, True)
     if not completed:
         F.block(Wait("bar", line, index), following)
         return None
-    total = sum(m.bit_count() for _, m, _ in everyone)
+    total = sum(m.bit_count() for _, m, _, _ in everyone)
     result: int | bool = total
     if operation == "and":
-        result = all(m == active for _, m, active in everyone)
+        result = all(m == active for _, m, active, _ in everyone)
     elif operation == "or":
         result = total > 0
-    for fragment, _, _ in everyone:
-        fragment.registers[register] = result
+    for fragment, _, _, home in everyone:
+        fragment.registers[home] = result
     return following
 
 

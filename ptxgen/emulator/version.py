@@ -116,8 +116,8 @@ class VersionWriter:
                 form, members = emitter.read(effect.members, "b32")
                 if form == "V":
                     members = f"any_of(F, {members})"
-            check = "met" if effect.anywhere else "joined"
-            emitter.line(f"if not {check}(F, {members}, {instruction.line}): return None")
+            check, kind = ("met", f", {effect.anywhere!r}") if effect.anywhere else ("joined", "")
+            emitter.line(f"if not {check}(F, {members}, {instruction.line}{kind}): return None")
         if effect.ends:
             live = 0
             for follower in flow.successors(position):

@@ -91,20 +91,34 @@ class Warp:
             if wait is not None:
                 if wait.kind != "join" or self.alive & wait.members & ~fragment.mask:
                     continue
+                self._tell_absent(fragment, wait.missing & ~fragment.mask)
                 fragment.wait = None
             if best is None or _pc(fragment) < _pc(best):
                 best = fragment
         return best if best is not None else self._meeting()
 
+    def _tell_absent(self, fragment: Fragment, lanes: int) -> None:
+        """Lanes have exited that a fragment's join waited for."""
+        wait, observer = fragment.wait, self.cta.machine.observer
+        if lanes and observer is not None and wait is not None and not wait.anywhere:
+            observer.on_absent_lanes(fragment.origin(wait.line), lanes)
+
     def _meeting(self) -> Fragment | None:
-        """Let fragments go that stand at different bar.warp.syncs and are all that is named."""
-        waiting = [(f, f.wait) for f in self.fragments if f.wait is not None and f.wait.anywhere]
-        away = self.alive & ~sum(f.mask for f, _ in waiting)
-        found = [f for f, wait in waiting if not away & wait.members]
-        for fragment in found:
-            fragment.wait = None
-            fragment.passes = True
-        return found[0] if found else None
+        """Let fragments go that stand at different barriers of a kind and are all that is named."""
+        for kind in ("warp", "cta"):
+            waiting = [
+                (f, f.wait)
+                for f in self.fragments
+                if f.wait is not None and f.wait.anywhere == kind
+            ]
+            away = self.alive & ~sum(f.mask for f, _ in waiting)
+            found = [f for f, wait in waiting if not away & wait.members]
+            for fragment in found:
+                fragment.wait = None
+                fragment.passes = True
+            if found:
+                return found[0]
+        return None
 
     def run(self, turns: int) -> int:
         """Run versions until none can go on or `turns` are used up; turns left."""
