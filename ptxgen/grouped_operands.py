@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.errors import ArgumentError
-from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.grouped_problem import GroupedGemm, group_starts
 from ptxgen.operands import EXACT_SUM, KINDS, POISON, with_strides
 from ptxgen.problem import FP8, SCALE_BLOCK
 from ptxgen.quantize import cast, quantize_blocks, quantize_rows, quantize_tensor
@@ -43,6 +43,9 @@ class GroupedOperands:
 def device_sizes(problem: GroupedGemm, rows: Sequence[int]) -> Array | None:
     """The array of sizes that gives group g `rows[g]` rows (kgrouped: of K), packed from row 0 on.
 
+    Groups start at multiples of the problem's alignment. kgrouped: a part of K lasts until the next
+    one starts, so what fills it up to there must be zeros.
+
     Raises: ArgumentError if there is not one number per group, or they do not fit.
     """
     if len(rows) != problem.groups:
@@ -60,32 +63,29 @@ def device_sizes(problem: GroupedGemm, rows: Sequence[int]) -> Array | None:
     if problem.mode == "masked":
         return np.asarray(rows, kind)
     limit, what = (problem.k, "k") if problem.mode == "kgrouped" else (problem.m, "m")
-    if problem.mode == "contiguous" and problem.index != "offsets":
-        starts, end = [], 0
-        for count in rows:
-            starts.append(-(-end // problem.alignment) * problem.alignment)
-            end = starts[-1] + count
-        if end > limit:
-            raise ArgumentError(f"groups of {list(rows)} rows end at {end}, {what}={limit}")
-        if problem.index == "ends":
-            return np.asarray([s + r for s, r in zip(starts, rows, strict=True)], kind)
-        of_row = np.full(problem.m, -1, kind)
-        for group, (start, count) in enumerate(zip(starts, rows, strict=True)):
-            of_row[start : start + count] = group
-        return of_row
-    offsets = np.concatenate(([0], np.cumsum(rows))).astype(kind)
-    if offsets[-1] > limit:
-        raise ArgumentError(f"groups of {list(rows)} end at {offsets[-1]}, {what}={limit}")
-    return offsets
+    by_offsets = problem.mode == "contiguous" and problem.index == "offsets"
+    starts, end = group_starts(rows, 1 if by_offsets else problem.alignment)
+    if end > limit:
+        raise ArgumentError(f"groups of {list(rows)} end at {end}, {what}={limit}")
+    if by_offsets or problem.mode == "kgrouped":
+        return np.asarray([*starts, end], kind)
+    if problem.index == "ends":
+        return np.asarray([s + r for s, r in zip(starts, rows, strict=True)], kind)
+    of_row = np.full(problem.m, -1, kind)
+    for group, (start, count) in enumerate(zip(starts, rows, strict=True)):
+        of_row[start : start + count] = group
+    return of_row
 
 
 def make_grouped_operands(
-    problem: GroupedGemm, sizes: Array | None, kind: str = "random", seed: int = 0
-) -> GroupedOperands:
+    problem: GroupedGemm, sizes: Array | None, kind: str = "random", seed: int = 0,
+    rows: Sequence[int] | None = None,
+) -> GroupedOperands:  # fmt: skip
     """Operands for `problem` and what the device reads as `sizes`.
 
-    kind: as for `ptxgen.operands.make_operands`. Rows of A that belong to no group, and their
-    scales, are NaN (kgrouped: of A and B, the columns).
+    kind: as for `ptxgen.operands.make_operands`. rows: of each group, as for `device_sizes`;
+    kgrouped: beyond them A and B are zero up to the next group. None = no group is filled up. Rows
+    of A that belong to no group, and their scales, are NaN (kgrouped: of A and B, the columns).
 
     Raises: ArgumentError if `kind` is not one of those.
     """
@@ -93,6 +93,11 @@ def make_grouped_operands(
         raise ArgumentError(f"data={kind!r} must be one of {', '.join(KINDS)}")
     rng = np.random.default_rng(seed)
     values = [_values(problem, getattr(problem, f"{operand}_shape"), kind, rng) for operand in "ab"]
+    if problem.mode == "kgrouped" and rows is not None:
+        for segment in problem.segments(sizes):
+            end = segment.start + segment.length
+            for x in values:
+                x[..., segment.start + rows[segment.group] : end] = 0
     stored, scales = [], []
     for operand, x in zip("ab", values, strict=True):
         q, scale = _quantize(problem, operand, x, kind, rng)

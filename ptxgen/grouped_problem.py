@@ -5,6 +5,7 @@ tokens an expert has stands in an array on the device, which the kernel reads, s
 CUDA graph serves any routing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -276,6 +277,15 @@ class GroupedGemm:
         from ptxgen.grouped_reference import reference
 
         return reference(self, sizes, a, b, scale_a, scale_b, c)
+
+
+def group_starts(rows: Sequence[int], alignment: int) -> tuple[list[int], int]:
+    """Where groups start that lie one after another at multiples of `alignment`, and the end."""
+    starts, end = [], 0
+    for count in rows:
+        starts.append(-(-end // alignment) * alignment)
+        end = starts[-1] + count
+    return starts, end
 
 
 def one_group(problem: "Gemm | GroupedGemm") -> GroupedGemm:

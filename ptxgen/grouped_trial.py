@@ -1,6 +1,6 @@
 """One run of a grouped kernel on a device, with every group's result checked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,18 +44,20 @@ def run_operands(
 
 def run_grouped(
     problem: GroupedGemm, sizes: Array | None, launch: Launch, ptx: str, device: Device, *,
-    tile: tuple[int, int] = (64, 64), data: str = "random", seed: int = 0, exact: bool = False,
-    unit: str = "wgmma", tell: Callable[[str], None] = lambda what: None,
+    rows: Sequence[int] | None = None, tile: tuple[int, int] = (64, 64), data: str = "random",
+    seed: int = 0, exact: bool = False, unit: str = "wgmma",
+    tell: Callable[[str], None] = lambda what: None,
 ) -> Trial:  # fmt: skip
     """Run `ptx` on operands made from `data` and `seed`, and check every group's D.
 
-    sizes: what the device reads. tile, exact, unit, tell: as for `ptxgen.trial.run_gemm`.
+    sizes: what the device reads. rows: as for `make_grouped_operands`. tile, exact, unit, tell:
+    as for `ptxgen.trial.run_gemm`.
     kgrouped: D holds zeros before, or integers where data are integers.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
     tell("making A and B")
-    operands = make_grouped_operands(problem, sizes, data, seed)
+    operands = make_grouped_operands(problem, sizes, data, seed, rows)
     if operands.c is not None and data != "integers":
         operands = replace(operands, c=np.zeros_like(operands.c))
     emulated = device.name == "emulator"

@@ -1,5 +1,6 @@
 """Subjects: what is checked or stepped through: PTX, its launch, its input, its origin."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -68,15 +69,17 @@ def gemm_subject(
 
 def grouped_subject(
     problem: GroupedGemm, sizes: Any, config: Any, kernel: ModuleType, *,
-    data: str = "integers", seed: int = 0, num_sms: int | None = None,
+    rows: Sequence[int] | None = None, data: str = "integers", seed: int = 0,
+    num_sms: int | None = None,
 ) -> Subject:  # fmt: skip
-    """A grouped GEMM of ours; sizes: what the device reads. The rest as for `gemm_subject`.
+    """A grouped GEMM of ours; sizes: what the device reads; rows: as for `make_grouped_operands`.
+    The rest as for `gemm_subject`.
 
     Raises: ConfigError, ArgumentError.
     """
     plan = kernel.plan(problem, config, *(() if num_sms is None else (num_sms,)))
     rendered = render(plan)
-    contents = make_grouped_operands(problem, sizes, data, seed).contents()
+    contents = make_grouped_operands(problem, sizes, data, seed, rows).contents()
     held = {name: x.tobytes() for name, x in contents.items()}
     return Subject(str(config), rendered.text, plan.launch, held, rendered, config=config)
 

@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from ptxgen.cli import group
+from ptxgen.grouped_operands import device_sizes, make_grouped_operands
+from ptxgen.grouped_problem import GroupedGemm
 
 SMALL = ["--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "256", "--a", "e4m3"]
 
@@ -68,11 +71,40 @@ def test_run_adds_groups_of_k_to_d() -> None:
     ],
 )  # fmt: skip
 def test_a_problem_without_rows_runs(arguments: str) -> None:
-    done = run("run", "grouped", "--groups", "2", "--n", "16", "--k", "64", "--a", "e4m3",
+    done = run("run", "grouped", "--groups", "2", "--n", "16", "--a", "e4m3",
                *arguments.split(), "--device", "emulator", "--json")  # fmt: skip
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
     assert (report["ok"], report["stray_bytes"]) == (True, 0)
+
+
+@pytest.mark.parametrize("options", [["--alignment", "128"], [], ["--scale", "group"]], ids=str)
+def test_parts_of_k_are_laid_out_at_multiples_of_the_alignment(options: list[str]) -> None:
+    done = run("run", "grouped", "--mode", "kgrouped", "--groups", "3", "--rows", "60,4,16", "--m",
+               "16", "--n", "16", "--a", "e4m3", *options, "--data", "integers", "--device",
+               "emulator", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert (report["rows"], report["exact_mismatches"]) == ([60, 4, 16], 0)
+
+
+def test_what_fills_a_part_of_k_up_to_the_next_is_zero() -> None:
+    problem = GroupedGemm("kgrouped", 2, 8, 8, 144, "e4m3", "e4m3", "f32", alignment=128)
+    sizes = device_sizes(problem, [60, 16])
+    assert sizes is not None
+    assert sizes.tolist() == [0, 128, 144]
+    operands = make_grouped_operands(problem, sizes, "random", rows=[60, 16])
+    for x in (operands.a, operands.b):
+        columns = np.abs(x.astype(np.float32)).max(axis=(0, 1)) > 0
+        assert columns[:60].all()
+        assert not columns[60:128].any()
+        assert columns[128:].all()
+
+
+def test_token_steps_ask_for_swapped_operands() -> None:
+    done = run("emit", "grouped", "--token-step", "16", "--max-m", "4096")
+    assert ".visible .entry grouped_sm90_masked" in done.output
+    assert "_swapped16_" in done.output
 
 
 def test_emit_gives_one_text_for_any_sizes() -> None:

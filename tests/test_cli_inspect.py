@@ -81,6 +81,15 @@ def test_a_choice_is_explained_beside_what_was_not_chosen() -> None:
     assert all("try" in r["example"] for r in why["refused"])
 
 
+@pytest.mark.parametrize("target", ["gemm", "grouped"])
+def test_a_choice_is_explained_on_a_gpu_of_the_arch(target: str) -> None:
+    refused = run("inspect", target, "--why", "--gpu", "B200")
+    assert refused.exit_code == 2
+    assert "--gpu B200 must be of --arch sm_90a: H200, H100, H20; try --arch" in refused.stderr
+    shown = run("inspect", "gemm", "--why", "--arch", "sm_100a", "--json")
+    assert json.loads(shown.stdout)["why"]["gpu"] == "B200"
+
+
 def test_ptx_shows_its_instructions_and_resources() -> None:
     data = read_json("inspect", "-", stdin=PTX)
     assert data["opcodes"] == {"ld": 1, "st": 1, "ret": 1}

@@ -11,13 +11,15 @@ import click
 from ptxgen.arch import arch
 from ptxgen.commands.options import EPILOGUE_OPTIONS, config_fields, option_of, refuse_given
 from ptxgen.errors import ArgumentError, ConfigError
-from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm
+from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm, group_starts
 from ptxgen.kernels import grouped_kernel_for, target_fields
 from ptxgen.kernels.grouped_config import LOOPS
 from ptxgen.problem import BLOCK_SCALES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+K_ALIGNMENT = 16
+"""Where parts of K start unless told: 16 bytes of 8-bit operands, which TMA needs, or more."""
 GROUPED = "grouped"
 """The target that these options describe."""
 
@@ -33,8 +35,9 @@ _GROUPED = (
                  "[default: the most of --rows, else --m]"),
     click.option("--index", type=click.Choice(INDEXES), default="offsets", show_default=True,
                  help="How a contiguous problem describes its groups on the device."),
-    click.option("--alignment", type=int, default=1, show_default=True,
-                 help="Groups start at multiples of this (index ends and rows, kgrouped)."),
+    click.option("--alignment", type=click.IntRange(1),
+                 help="Groups start at multiples of this (index ends and rows, kgrouped). "
+                 "[default: 1; kgrouped: 16]"),
     click.option("--token-step", type=int,
                  help="Swapped: one main loop for each multiple of this many rows."),
     click.option("--loop", type=click.Choice(LOOPS),
@@ -115,27 +118,27 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
         "groups have layout nt, f32 scales, no epilogue but D = alpha * sums; try gemm, or without"
     )
     refuse_given(("layout", "scale_format", *EPILOGUE_OPTIONS), why)
+    _refuse_ignored(values)
     mode, groups = values["mode"], values["groups"]
+    alignment = values["alignment"] or (K_ALIGNMENT if mode == "kgrouped" else 1)
     rows = _rows(values["rows"], groups)
     m, k = values["m"], values["k"]
     if mode in ("masked", "batched"):
         m = values["max_m"] if values["max_m"] is not None else max(rows or (m,))
         rows = rows or (m,) * groups
     elif mode == "kgrouped":
-        step = values["alignment"] if values["alignment"] > 1 else 16
-        values = {**values, "alignment": step}
-        rows = rows or (max(step, k // max(groups, 1) // step * step),) * groups
-        k = sum(rows)
+        each = max(alignment, k // max(groups, 1) // alignment * alignment)
+        rows = rows or (each,) * groups
+        k = group_starts(rows, alignment)[1]
     else:
         rows = rows or (m // max(groups, 1),) * groups
-        aligned = values["alignment"] if values["index"] != "offsets" else 1
-        m = sum(-(-r // max(aligned, 1)) * max(aligned, 1) for r in rows)
+        m = sum(-(-r // alignment) * alignment for r in rows)
     scale = values["scale"]
     problem = GroupedGemm(
         mode, groups, m, values["n"], k, values["a"], values["b"] or values["a"],
         "f32" if mode == "kgrouped" else values["d"], scale,
         "promoted" if scale in BLOCK_SCALES else values["accumulate"],
-        index=values["index"], alignment=values["alignment"], alpha=values["alpha"],
+        index=values["index"], alignment=alignment, alpha=values["alpha"],
         a_stride=values["a_stride"], b_stride=values["b_stride"], d_stride=values["d_stride"],
     )  # fmt: skip
     target = arch(values["arch"]).name
@@ -153,8 +156,36 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
                 "without it"
             )
     fixed = target_fields(kernel, target)
+    if swap_ab is None and "token_step" in chosen:
+        swap_ab = True  # it has no meaning otherwise
     swap = "auto" if swap_ab is None else "on" if swap_ab else "off"
     return GroupedSelection(problem, kernel, rows, swap, {**fixed, **chosen})
+
+
+def _refuse_ignored(values: dict[str, Any]) -> None:
+    """Refuse options that the mode, or another option, leaves without a meaning.
+
+    Raises: UsageError.
+    """
+    mode = values["mode"]
+    if mode != "contiguous":
+        refuse_given(("index",), f"mode={mode} has no index; try --mode contiguous")
+    if mode in ("masked", "batched") or (mode == "contiguous" and values["index"] == "offsets"):
+        refuse_given(
+            ("alignment",), "groups lie wherever sizes say; try --index ends, or --mode kgrouped"
+        )
+    if mode in ("contiguous", "kgrouped"):
+        refuse_given(("max_m",), f"groups of mode={mode} have no room of their own; try --rows")
+    if mode == "kgrouped":
+        if values["d"] != "f32":
+            refuse_given(("d",), "kgrouped adds to D in float32; try --d f32")
+        refuse_given(("k",) if values["rows"] else (), "--rows says the K of each group")
+    elif values["rows"] or values["max_m"] is not None:
+        refuse_given(("m",), "--rows and --max-m say what groups hold; try without it")
+    if values["scale"] in BLOCK_SCALES and values["accumulate"] == "fast":
+        refuse_given(("accumulate",), "block scales are promoted; try --accumulate promoted")
+    if values["swap_ab"] == "off":
+        refuse_given(("token_step",), "only swapped operands have token steps; try --swap-ab on")
 
 
 def _rows(text: str | None, groups: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ptxgen.arch import arch
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import (
     TARGETS,
@@ -22,7 +23,8 @@ from ptxgen.commands.output import (
     print_table,
     read_bytes,
 )
-from ptxgen.errors import ArgumentError
+from ptxgen.devices import GPU_MODELS, gpu_model
+from ptxgen.errors import ArgumentError, ConfigError
 
 
 @click.command("inspect")
@@ -35,12 +37,12 @@ from ptxgen.errors import ArgumentError
     is_flag=True,
     help="How the package chooses: a config for gemm, swapped or not for grouped.",
 )
-@click.option("--gpu", default="H200", show_default=True, help="GPU model that --why is about.")
+@click.option("--gpu", help="GPU model that --why is about. [default: the first one of --arch]")
 @click.option("--forms", is_flag=True, help="Of PTX: count opcodes with their modifiers.")
 @click.option("--sass", is_flag=True, help="Of a cubin: print its machine code, too.")
 @json_option
 def command(
-    target: str, why: bool, gpu: str, forms: bool, sass: bool, as_json: bool, **values: Any
+    target: str, why: bool, gpu: str | None, forms: bool, sass: bool, as_json: bool, **values: Any
 ) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
@@ -49,16 +51,39 @@ def command(
     """
     if target in (*TARGETS, GROUPED) and (forms or sass):
         raise click.UsageError("--forms and --sass belong to a FILE")
+    if target in (*TARGETS, GROUPED):
+        if not why:
+            refuse_given(("gpu",), "is what --why is about; try --why")
+        model = _model(gpu, values["arch"]) if why else ""
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 
-        inspect_grouped(as_json, why, gpu, values)
+        inspect_grouped(as_json, why, model, values)
     elif target in TARGETS:
-        _inspect_config(as_json, why, gpu, values)
+        _inspect_config(as_json, why, model, values)
     else:
         refuse_options_of_problems(values)
         refuse_given(("why", "gpu"), "a FILE has no config that was chosen")
         _inspect_file(target, sass, forms, as_json)
+
+
+def _model(name: str | None, target: str) -> str:
+    """The GPU model that is meant.
+
+    Raises: ConfigError if there is no such model, or it is of another arch.
+    """
+    known = [model.name for model in GPU_MODELS.values() if model.arch == arch(target).name]
+    if name is None and known:
+        return known[0]
+    if name is None:
+        raise ConfigError(f"--why: no GPU model of {target} has known rates; try another --arch")
+    model = gpu_model(name)
+    if model.name not in known:
+        raise ConfigError(
+            f"--gpu {name} must be of --arch {target}: {', '.join(known) or 'none is known'}; try "
+            f"--arch {model.arch}"
+        )
+    return model.name
 
 
 def _inspect_config(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:

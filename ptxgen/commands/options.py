@@ -229,8 +229,12 @@ class Selection:
 def epilogue_of(values: dict[str, Any]) -> Epilogue:
     """The epilogue that a command's options describe.
 
-    Raises: ProblemError.
+    Raises: ProblemError; UsageError for an option of what is not asked for.
     """
+    if values["c"] == "none":
+        refuse_given(("beta",), "is the factor of C; try --c")
+    if values["bias"] == "none":
+        refuse_given(("bias_dtype",), "is the format of a bias; try --bias")
     return Epilogue(**{f.name: values[f.name] for f in fields(Epilogue) if f.name in values})
 
 

@@ -137,7 +137,7 @@ def _run_grouped(
 
     def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_grouped(
-            selection.problem, selection.sizes, launch, ptx, device,
+            selection.problem, selection.sizes, launch, ptx, device, rows=selection.rows,
             tile=(config.tile_m, config.tile_n), data=data, seed=seed, exact=exact,
             unit=selection.kernel.UNIT, tell=tell,
         )  # fmt: skip

@@ -44,8 +44,8 @@ def subject_of(
     if target == GROUPED:
         grouped = select_grouped(values)
         return grouped_subject(
-            grouped.problem, grouped.sizes, grouped.config, grouped.kernel, data=data,
-            num_sms=CHECKED_CTAS,
+            grouped.problem, grouped.sizes, grouped.config, grouped.kernel, rows=grouped.rows,
+            data=data, num_sms=CHECKED_CTAS,
         )  # fmt: skip
     selection = select(values)
     return gemm_subject(selection.problem, selection.config, selection.kernel, data=data)
