@@ -20,6 +20,17 @@ class Barrier:
     """Transaction bytes of a phase; 0 = none."""
     who_arrives: str
     who_waits: str
+    counts_at_most: bool = False
+    """Whether some phases have fewer bytes."""
+
+
+def product_text(scale: str, a: str = "A[M,K]", b: str = "B[N,K]^T") -> str:
+    """The product that D takes before its epilogue, with its factors."""
+    if scale == "none":
+        return f"alpha * {a} {b}"
+    if scale in ("tensor", "rowcol"):
+        return f"alpha * scale_a * scale_b * {a} {b}"
+    return f"alpha * (scale_a {a}) (scale_b {b}), {scale} scales"
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def barriers(config: Tcgen05Config) -> tuple[Barrier, ...]:
                      "the thread of CTA 0 that asks, by arrive.expect_tx; the answer's bytes",
                      "producer, MMA thread and epilogue of every CTA, and the thread that asks"),
         "work_full": (1, 0, "lane 0 of the scheduler, after writing a description",
-                      "producer, MMA thread and epilogue"),
+                      "the producer, a thread of warp 1, all epilogue threads"),
         "work_empty": (EPILOGUE_WARPS + 2, 0,
                        "the producer, a thread of warp 1, one lane of every epilogue warp",
                        "the scheduler"),
@@ -160,6 +160,9 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
     """What the frame and the parts that are the same in all kernels print."""
     return {
         "config": config.view,
+        "tile_text": f"{'up to ' if config.swap_ab else ''}{config.tile_m} x {config.tile_n} x "
+        f"{config.tile_k}",
+        "cluster_text": f"{config.cluster_m} x {config.cluster_n}",
         "swapped": config.swap_ab,
         "grouped": False,
         "counts_rows": False,

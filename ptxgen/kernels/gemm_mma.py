@@ -31,7 +31,7 @@ from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
 from ptxgen.micro_kinds import MICRO_KINDS
 from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, product_text
 from ptxgen.problem import FP8, MICRO_SCALES, PROMOTION_K, Gemm
 from ptxgen.scale_tiles import ATOM_SCALES, num_atoms
 from ptxgen.warp_schedule import (
@@ -188,6 +188,7 @@ def _fields(config: Config) -> dict[str, object]:
     scales = config.scale_tiles
     return {
         "config": config,
+        "what": f"D[M,N] = {product_text(config.scale)}",
         "a": a,
         "b": b,
         "a_offset": 0,

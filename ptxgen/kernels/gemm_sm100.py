@@ -21,7 +21,7 @@ from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
 from ptxgen.layout import MMA_K_BYTES, align_up
 from ptxgen.operand_maps import check_d_fits_tma, check_operands_fit
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, product_text
 from ptxgen.problem import INTEGERS, NARROW_FLOATS, Gemm
 from ptxgen.tcgen05_choice import CLUSTERS, DEFAULT_STAGES, check_order, default_shape
 from ptxgen.tcgen05_config import SWIZZLES, TARGET, TARGETS, Tcgen05Config
@@ -251,8 +251,7 @@ def _scale_part(config: Config) -> str:
 
 
 def _fields(config: Config) -> dict[str, object]:
-    what = "D[M,N] = alpha * scale_a * scale_b * A[M,K] B[N,K]^T"
-    return {**common_fields(config), "what": what}
+    return {**common_fields(config), "what": f"D[M,N] = {product_text(config.scale)}"}
 
 
 def common_fields(config: Config) -> dict[str, object]:

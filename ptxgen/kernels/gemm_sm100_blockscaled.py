@@ -33,7 +33,7 @@ from ptxgen.operand_maps import (
     check_d_fits_tma,
     check_operands_fit,
 )
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, product_text
 from ptxgen.problem import MICRO_SCALES, Gemm
 from ptxgen.scale_tiles import (
     ATOM_BYTES,
@@ -216,7 +216,7 @@ def _fields(config: Config) -> dict[str, object]:
     pair = ".cta_group::2" if config.cta_group == 2 else ""
     return {
         **frame_fields(config),
-        "what": f"D[M,N] = alpha * (scale_a A)[M,K] (scale_b B)[N,K]^T, {config.scale} scales",
+        "what": f"D[M,N] = {product_text(config.scale)}",
         "kind": config.kind,
         "kind_qualifiers": f"{config.kind}.block_scale.{_scale_vector(config)}",
         "mma_k": config.mma_k,
@@ -235,7 +235,7 @@ def _fields(config: Config) -> dict[str, object]:
         "scale_id_unit": hex(_descriptor(config, 1) - _descriptor(config, 0)),
         "instruction_descriptor": hex(_descriptor(config, 0)),
         "scale_k_step": config.atoms,
-        "scale_k_shift": 2 if config.scale == "mx128" else 0,
+        "steps_by_atoms": config.atoms > 1,
         "scale_loads": [
             {
                 "map": f"%{role}_map",

@@ -32,7 +32,7 @@ from ptxgen.operand_maps import (
     d_map_params,
     tensor_map,
 )
-from ptxgen.plans import Plan
+from ptxgen.plans import Barrier, Plan, product_text
 from ptxgen.problem import INTEGERS, NARROW_FLOATS
 from ptxgen.tcgen05_choice import DEFAULT_STAGES
 from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
@@ -230,7 +230,7 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
         version=arch(config.target).min_ptx_version,
         launch=_launch(problem, config, num_sms),
         smem_map=smem_map(config),
-        barriers=barriers(config),
+        barriers=_barriers(config),
         parts={
             "scheduler": "scheduler_groups_tcgen05",
             "groups": groups[config.mode],
@@ -248,6 +248,14 @@ def _check_serves(problem: GroupedGemm, config: Config) -> None:
     check_operands(problem)
     check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
+
+
+def _barriers(config: Config) -> tuple[Barrier, ...]:
+    """The protocol; stages of swapped operands hold the rows that a tile has."""
+    return tuple(
+        replace(barrier, counts_at_most=config.swap_ab and barrier.name == "full")
+        for barrier in barriers(config)
+    )
 
 
 def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
@@ -274,7 +282,7 @@ def _fields(config: Config) -> dict[str, object]:
     return {
         **common,
         **(_swapped_fields(config, common["operands"][1]) if config.swap_ab else {}),
-        "what": f"D_g = alpha * scale_a * scale_b * A_g B_g^T, {config.mode} groups",
+        "what": f"D_g = {product_text(config.scale, 'A_g', 'B_g^T')}, {config.mode} groups",
         "grouped": True,
         "has_followers": config.cta_group == 2,
         "reads_rank": True,
