@@ -35,6 +35,8 @@ def epilogues(events: list[dict[str, Any]], label: str) -> dict[int, list[tuple[
 def rows_of(events: list[dict[str, Any]], label: str) -> list[tuple[str, list[tuple[int, ...]]]]:
     """(name, [(begin, end, tile)]) of each row, in the order in which work flows."""
     warps = epilogues(events, label)
+    if not warps:
+        sys.exit(f"no code labelled {label!r} in this CTA; try another --cta or --epilogue")
     tiles = max(map(len, warps.values()))
     rows: dict[str, list[tuple[int, ...]]] = {}
     for kind, name in ASYNC.items():

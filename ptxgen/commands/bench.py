@@ -11,8 +11,8 @@ from ptxgen.commands.bench_report import Measurement, peers_shown, print_summary
 from ptxgen.commands.grouped_options import GROUPED
 from ptxgen.commands.options import (
     TARGETS,
-    config_options,
     kinds_of,
+    measured_config_options,
     measurement_options,
     problem_options,
     refuse_given,
@@ -26,7 +26,7 @@ CUSTOM = "custom"
 @click.command("bench")
 @click.argument("target", type=click.Choice((*TARGETS, GROUPED)), required=False)
 @problem_options
-@config_options
+@measured_config_options
 @measurement_options
 @click.option("--list", "list_sets", is_flag=True, help="List sets, kinds and peers, and stop.")
 @click.option(

@@ -107,8 +107,6 @@ _CONFIG = (
     click.option("--cluster", type=SizeList("m", "n", required=1),
                  help="CTAs that share tiles, along M and along N."),
     click.option("--warpgroups", type=int, help="Consumer warpgroups."),
-    click.option("--mma-kind", "kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
-                 show_default=True, help="Kind of tcgen05.mma; auto: what the formats call for."),
     click.option("--cta-group", type=int, help="CTAs that work on one tcgen05 MMA: 1 or 2."),
     click.option("--swap-ab", type=click.Choice(["auto", "on", "off"]), default="auto",
                  show_default=True, help="Whether B takes the MMA's rows and A its columns."),
@@ -143,7 +141,21 @@ def problem_options(command: F) -> F:
 
 def config_options(command: F) -> F:
     """Add the options that choose a config. What is left out is chosen for the problem."""
-    for option in reversed(_CONFIG):
+    return _config_options(command, "--mma-kind", "--kind")
+
+
+def measured_config_options(command: F) -> F:
+    """The same for commands whose --kind says what is measured."""
+    return _config_options(command, "--mma-kind")
+
+
+def _config_options(command: F, *kind_names: str) -> F:
+    kind = click.option(
+        *kind_names, "kind", type=click.Choice(["auto", *TCGEN05_KINDS]), default="auto",
+        show_default=True,
+        help="Kind of MMA on sm_100 and sm_120 targets; auto: what the formats call for.",
+    )  # fmt: skip
+    for option in reversed((*_CONFIG, kind)):
         command = option(command)
     return command
 

@@ -100,9 +100,14 @@ def sizes(values: Sequence[int]) -> str:
 def _print_tensor_memory(config: Any) -> None:
     """The map of tensor memory, and which epilogue warp reads what of an accumulator."""
     tmem, layout = config.tmem, config.accumulator
+    overlap = (
+        "Two accumulators: a tile's epilogue runs during the next tile"
+        if config.accumulators > 1
+        else "One accumulator: the next tile waits for a tile's epilogue; two need a narrower tile"
+    )
     print_table(
         f"Tensor memory: {tmem.used_columns} of 512 columns used, {tmem.allocated_columns} "
-        "allocated. Two accumulators let a tile's epilogue run during the next tile",
+        f"allocated. {overlap}",
         ("column", "columns", "region", "what"),
         [(r.column, r.columns, r.name, r.what) for r in tmem.regions],
     )

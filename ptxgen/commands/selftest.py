@@ -25,8 +25,8 @@ FAMILY = {"sm_100f": ("sm_100a", "sm_103a")}
 @click.command("selftest")
 @click.option("--arch", "target", help="Target: sm_90a, sm_100a, sm_100f, sm_103a or sm_120a. "
               "[default: the GPU's, sm_100a on the emulator]")  # fmt: skip
-@click.option("--device", "device_name", default="auto", show_default=True,
-              metavar="auto|emulator|gpu[:INDEX]", help="Where to run.")  # fmt: skip
+@click.option("--device", "device_name", default="gpu", show_default=True,
+              metavar="gpu[:INDEX]|emulator", help="Where to run.")  # fmt: skip
 @click.option("--size", type=click.Choice(["auto", "small", "full"]), default="auto",
               show_default=True, help="How many cases; auto: full on a GPU.")  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the JSON there, too.")

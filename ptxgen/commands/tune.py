@@ -11,8 +11,8 @@ import click
 
 from ptxgen.commands.options import (
     TARGETS,
-    config_options,
     kinds_of,
+    measured_config_options,
     measurement_options,
     problem_options,
     select,
@@ -23,7 +23,7 @@ from ptxgen.commands.output import json_option, note, output_files, print_json, 
 @click.command("tune")
 @click.argument("target", type=click.Choice(TARGETS))
 @problem_options
-@config_options
+@measured_config_options
 @measurement_options
 @click.option(
     "--top",
