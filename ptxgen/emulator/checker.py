@@ -192,8 +192,7 @@ class Checker(Observer):
             if access.kind is AccessKind.READ:
                 self.races.read(shadow, region, record, (view,))
             else:
-                if space is Space.SHARED:
-                    self._guard_barriers(access, region, origin)
+                self._guard(access, region, origin)
                 self.races.write(shadow, region, record, (view,))
             if space is Space.SHARED and access.owner != origin.cta:
                 self.exits.expose(access.owner, record)
@@ -214,6 +213,22 @@ class Checker(Observer):
         if not self.reporter.repeats("OUT-OF-BOUNDS", line):
             origin = Origin(warp.cta.index, warp.index, 0, line or 0)
             self.reporter.add("OUT-OF-BOUNDS", message, origin, severity="warning")
+
+    def _guard(self, access: Access, region: Any, origin: Origin) -> None:
+        """Data must not overwrite live mbarriers, nor buffers that are inputs."""
+        if access.space is Space.SHARED:
+            self._guard_barriers(access, region, origin)
+            return
+        name = self.memories.input_of(access)
+        if name and not self.reporter.repeats("INPUT-WRITTEN", origin.line):
+            first = int(access.addresses[0])
+            self.reporter.add(
+                "INPUT-WRITTEN",
+                f"`{self.reporter.brief(origin.line)}` by CTA {origin.cta} warp {origin.warp} "
+                f"writes {self.reporter.bytes_name(access.space, -1, first, access.size)}, whose "
+                "role in the launch is in",
+                origin, access=access, addresses=(first, access.size),
+            )  # fmt: skip
 
     def _guard_barriers(self, access: Access, region: Any, origin: Origin) -> None:
         """Data must not overwrite live mbarriers."""
@@ -268,8 +283,7 @@ class Checker(Observer):
             if record.kind is AccessKind.READ:
                 self.races.read(shadow, region, record, views)
             else:
-                if access.space is Space.SHARED:
-                    self._guard_barriers(access, region, origin)
+                self._guard(access, region, origin)
                 self.races.write(shadow, region, record, views)
             if access.space is Space.SHARED:
                 self.exits.expose(access.owner, record)
@@ -358,7 +372,7 @@ class Checker(Observer):
         elif kind == "tcgen05.after":
             agent.tensor_promote(lanes)
         elif kind != "wgmma":
-            self.flags.fence(agent, lanes)
+            self.flags.fence(agent, lanes, kind)
 
     # Registers and tensor memory
 

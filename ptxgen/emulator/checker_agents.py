@@ -29,6 +29,10 @@ class Stream:
     """There are operations after the last commit."""
 
 
+Published = dict[tuple["Agent", int], Clock]
+"""What warps made known by strong accesses, each at a scope (index in checker_flags.SCOPES)."""
+
+
 class Agent:
     """One warp."""
 
@@ -52,7 +56,9 @@ class Agent:
         """Grows whenever what it would release changes."""
         self.fence_clock: Clock | None = None
         """What its last release fence would publish by a relaxed write."""
-        self.relaxed_reads: Clock | None = None
+        self.fence_clocks: dict[int, Clock] = {}
+        """The same of its last fence of each scope."""
+        self.relaxed_reads: Published = {}
         """What an acquire fence would make known."""
         self.tensor_after: Rows | None = None
         """TENSOR row at its last tcgen05.fence::after_thread_sync."""

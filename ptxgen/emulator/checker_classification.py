@@ -37,9 +37,15 @@ def classify(earlier: Record, later: Record) -> tuple[str, str]:
         return "WAIT-MISSING", fix
     if what in STORES and not reads_first and later.agent is earlier.agent:
         return "WAIT-MISSING", "execute cp.async.bulk.wait_group (without .read) first"
-    return "RACE", ""
+    apart = earlier.agent.domain is not later.agent.domain
+    return "RACE", _ACROSS_CLUSTERS if apart and later.access.space is Space.GLOBAL else ""
 
 
+_ACROSS_CLUSTERS = (
+    "order them by a flag in global memory at gpu scope: st.release.gpu after the first access and "
+    "ld.acquire.gpu before the second, or fence.acq_rel.gpu in the threads that write and read the "
+    "flag, after a barrier where other threads of their CTAs made the accesses"
+)
 _TENSOR_FIX = {
     "tcgen05_ld": "execute tcgen05.wait::ld before the columns are handed over or overwritten",
     "tcgen05_st": "execute tcgen05.wait::st before the columns are handed over",

@@ -115,10 +115,20 @@ class Memories:
             return None  # lanes in several buffers; each is seen by other accesses
         return found
 
+    def input_of(self, access: Access) -> str:
+        """Name of the buffer of role in that an access touches; empty if it is none."""
+        if access.space is not Space.GLOBAL or not self.read_only:
+            return ""
+        try:
+            name = _name(self._machine.memory.block(int(access.addresses[0]), 1))
+        except OutOfBoundsError:
+            return ""
+        return name if name in self.read_only else ""
+
     def _is_quiet(self, block: Any) -> bool:
         quiet = self._quiet.get(block.base)
         if quiet is None:
-            name = block.name.removeprefix("buffer ").strip("'")
+            name = _name(block)
             quiet = name in self.read_only or name == "parameters"
             quiet = self._quiet[block.base] = quiet or block.nbytes > LARGEST_READ_BYTES
         return quiet
@@ -155,3 +165,8 @@ class Memories:
         return Access(
             AccessKind.WRITE, Proxy.TCGEN05, Space.TENSOR, origin.cta, cells, 4, origin
         )  # fmt: skip
+
+
+def _name(block: Any) -> str:
+    """Name of the buffer that is an allocation."""
+    return str(block.name.removeprefix("buffer ").strip("'"))

@@ -88,6 +88,10 @@ CODES: dict[str, CodeInfo] = {
         _E, _E, "an access outside of buffers, shared memory or tensor memory",
         "correct the address, or guard the access",
     ),
+    "INPUT-WRITTEN": CodeInfo(
+        _E, _W, "a buffer is written whose role in the launch is in",
+        "correct the address, or give the buffer the role inout",
+    ),
     "MISALIGNED": CodeInfo(
         _E, _E, "an address without the alignment that the access needs", "align the address",
     ),
