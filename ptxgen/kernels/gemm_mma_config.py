@@ -235,8 +235,11 @@ class Config:
         elif self.kind != mma_kind(self.a, self.b, self.scale):
             needed = mma_kind(self.a, self.b, self.scale)
             raise ConfigError(
-                f"kind={self.kind or 'none'} must be {needed or 'none'} for {self.a} x {self.b} "
-                f"with scale={self.scale}"
+                f"kind={self.kind or 'none'} must be {needed} for {self.a} x {self.b} "
+                f"with scale={self.scale}; try kind={needed}"
+                if needed
+                else f"kind={self.kind} must be none for {self.a} x {self.b} with "
+                f"scale={self.scale}; try without it"
             )
         check_target(self.target, self.a, self.b, self.scale)
 

@@ -135,7 +135,8 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     if kind not in (None, config.kind):
         raise ConfigError(
             f"kind={kind} must be {config.kind} for {config.a} x {config.b} with "
-            f"scale={config.scale}; the mx kinds need scale=mx32, mx128 or nv16"
+            f"scale={config.scale}; the mx kinds need scale=mx32, mx128 or nv16; try "
+            f"kind={config.kind}"
         )
     if names[1] not in chosen:
         step = config.column_step
