@@ -18,6 +18,7 @@ from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
+from ptxgen.plans import product_text
 from ptxgen.problem import SCALE_BLOCK
 
 PIECES_PER_ROW = DStaging.PITCH_BYTES // CHUNK_BYTES
@@ -56,6 +57,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
     first = "0" if config.promotion_tiles == 1 else "%accumulate"
     return {
         "config": config,
+        "what": product_text(config.scale, "A_g", "B_g^T"),
         "swapped": config.swap_ab,
         "b": b_tile,
         "cta_threads": config.cta_threads,

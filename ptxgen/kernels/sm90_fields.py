@@ -7,6 +7,7 @@ from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import CHUNK_BYTES, MMA_M
+from ptxgen.plans import product_text
 
 
 def fields(config: Config) -> dict[str, object]:
@@ -33,6 +34,7 @@ def fields(config: Config) -> dict[str, object]:
     ]
     return {
         "config": config,
+        "what": product_text(config.scale),
         "a": a_tile,
         "b": b_tile,
         "cta_threads": config.cta_threads,
