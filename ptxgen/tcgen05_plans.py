@@ -217,7 +217,6 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
         "clustered": config.cluster_ctas > 1,
         "paired": group == 2,
         "load_constant": "ld.global.nc",
-        "pair_shift": group - 1,
         "cluster_m_mask": cluster_m - 1,
         "cluster_m_shift": cluster_m.bit_length() - 1,
         "shares_a": config.row_tile.is_shared,
