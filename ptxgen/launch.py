@@ -31,7 +31,9 @@ MAX_BUFFER_BYTES = 1 << 48
 """More than any GPU or host holds."""
 MAX_GRID_CTAS = (2**31 - 1, 65535, 65535)
 MAX_CTA_THREADS = 1024
-"""Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+MAX_CLUSTER_CTAS = 16
+"""With non-portable sizes allowed; 8 without. Source of the limits: CUDA C++ Programming Guide,
+"Technical Specifications per Compute Capability"."""
 PARAM_KINDS = ("u32", "u64", "s32", "s64", "f32", "pointer", "tensor_map", "bytes")
 
 
@@ -133,6 +135,10 @@ class Launch:
                 raise LaunchError(f"{what} must be three integers >= 1, got {value}")
         if any(v > most for v, most in zip(self.grid_ctas, MAX_GRID_CTAS, strict=True)):
             raise LaunchError(f"grid_ctas must be at most {MAX_GRID_CTAS}, got {self.grid_ctas}")
+        if math.prod(self.cluster_ctas) > MAX_CLUSTER_CTAS:
+            raise LaunchError(
+                f"cluster_ctas must hold at most {MAX_CLUSTER_CTAS} CTAs, got {self.cluster_ctas}"
+            )
         if math.prod(self.cta_threads) > MAX_CTA_THREADS:
             raise LaunchError(
                 f"cta_threads must be at most {MAX_CTA_THREADS} in all, got {self.cta_threads}"

@@ -1,8 +1,12 @@
 """What stops a run has a code: recursion without an end, barriers of the wrong state space."""
 
+import pytest
 from emulator_kernels import kernel, launch
 
 from ptxgen.emulator.checking import check
+from ptxgen.errors import LaunchError
+from ptxgen.ptx.forms import check_forms
+from ptxgen.ptx.parser import parse
 
 RECURSION = """
 .func deeper(.param .b32 left)
@@ -67,3 +71,30 @@ def test_an_arrive_of_the_own_state_space_does_not_reach_another_cta() -> None:
     remote = text.replace("SPACE", "shared::cluster")
     assert codes(remote, grid=2, cluster=2) == ()
     assert codes(text.replace("SPACE", "shared::cta"), grid=2, cluster=2) == ("OUT-OF-BOUNDS",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ret;", "tcgen05.fence::before_thread_sync;\nret;"),
+        ("sm_90a", "sm_999x"),
+        (".version 8.6", ".version 99.9"),
+    ],
+)
+def test_a_text_that_ptxas_rejects_is_said_to_be_one(old: str, new: str) -> None:
+    text = kernel("st.global.u32 [%d1], %r0;")
+    assert codes(text) == ()
+    assert codes(text.replace(old, new)) == ("FORM",)
+
+
+def test_tensor_core_work_of_pairs_and_single_ctas_does_not_mix() -> None:
+    body = "tcgen05.relinquish_alloc_permit.cta_group::{}.sync.aligned;"
+    text = kernel(body.format(1) + body.format(1)).replace("sm_90a", "sm_100a")
+    (finding,) = check_forms(parse(text.replace("cta_group::1", "cta_group::2", 1)))
+    assert "one cta_group" in finding.message
+    assert check_forms(parse(text)) == []
+
+
+def test_a_cluster_has_no_more_ctas_than_hardware_allows() -> None:
+    with pytest.raises(LaunchError, match="at most 16 CTAs"):
+        launch(grid=17, cluster=17)

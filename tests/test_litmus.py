@@ -15,8 +15,9 @@ from ptxgen.errors import ToolMissingError
 CASES = cases()
 PAIRS = [c for c in CASES if not c.is_trap]
 TRAPS = [c for c in CASES if c.is_trap]
-UNHEARD_OF = {"FAULT"}
-"""Codes that no litmus kernel re-enacts: what the emulator has no better word for."""
+UNHEARD_OF = {"FAULT", "FORM"}
+"""Codes that no litmus kernel re-enacts: what the emulator has no better word for, and texts that
+do not assemble."""
 CONSEQUENCES = {"NONDETERMINISTIC"}
 """What any hazard may bring about."""
 

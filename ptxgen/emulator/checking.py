@@ -6,7 +6,7 @@ out_of_bounds_reads.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,12 @@ from ptxgen.emulator.checker_faults import report_fault
 from ptxgen.emulator.checker_report import Reporter
 from ptxgen.emulator.device import EmulatorDevice
 from ptxgen.emulator.findings import CODES, SEVERITIES, Finding
+from ptxgen.emulator.image import parse_cached
 from ptxgen.emulator.lenient_memory import LenientMemory
 from ptxgen.emulator.options import SCHEDULES, Options
-from ptxgen.errors import ArgumentError, EmulationError, HazardError, LaunchError
+from ptxgen.errors import ArgumentError, ConfigError, EmulationError, HazardError, LaunchError
 from ptxgen.launch import Launch
+from ptxgen.ptx.forms import check_forms
 
 DEFAULT_SEEDS = (0, 1)
 """Seeds of the random schedule."""
@@ -127,6 +129,8 @@ def check(
     skipped: list[str] = []
     found: dict[tuple[Any, ...], Finding] = {}
     contents: list[dict[str, bytes]] = []
+    for finding in _forms(ptx, strict):
+        found[finding.key] = finding
     for schedule, seed in [(s, n) for s in schedules for n in (seeds if s == "random" else (0,))]:
         if runs and plan.deadline is not None and time.perf_counter() > plan.deadline:
             skipped.append(f"{schedule}:{seed}")
@@ -249,6 +253,22 @@ class _Plan:
                 if raw:
                     device.write(addresses[buffer.name], raw)
         return addresses
+
+
+def _forms(ptx: str, strict: bool) -> Iterator[Finding]:
+    """What ptxas would reject of a text that the emulator runs."""
+    info = CODES["FORM"]
+    severity = info.strict if strict else info.tolerant
+    module = parse_cached(ptx)
+    try:
+        forms = check_forms(module)
+    except ConfigError as error:
+        yield Finding("FORM", severity, str(error).splitlines()[0], 1, fix=info.fix)
+        return
+    for form in forms:
+        yield Finding(
+            "FORM", severity, form.message, form.line, fix=info.fix, instruction=form.what
+        )
 
 
 def _differs(

@@ -171,6 +171,10 @@ CODES: dict[str, CodeInfo] = {
         _E, _E, "more instructions were executed, or more calls nested, than a run may take",
         "see what the loop's end depends on, or raise max_instructions",
     ),
+    "FORM": CodeInfo(
+        _E, _W, "the text is not one that ptxas takes: a form that its target or .version lacks",
+        "use what the target has, or raise .version or .target",
+    ),
     "FAULT": CodeInfo(_E, _E, "execution stopped with another fault", "see the message"),
 }  # fmt: skip
 

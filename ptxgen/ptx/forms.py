@@ -39,6 +39,12 @@ NAMES = frozenset(
 """Every base opcode of PTX ISA 9.0."""
 
 
+NEWEST_MAJOR = 9
+"""Of the versions of PTX ISA that there are."""
+_OLDER = {"sm_80": "7.0", "sm_86": "7.1", "sm_87": "7.4"}
+"""Lowest `.version` of targets that are older than the oldest one in TARGETS."""
+
+
 class MinVersion(NamedTuple):
     """The lowest `.version` that serves, and why it is not lower."""
 
@@ -86,10 +92,14 @@ def check_forms(module: Module) -> list[Finding]:
     target = module.target.replace("compute_", "sm_")
     floor = _floor(target)
     findings = []
-    if _key(module.version) < _key(floor):
+    if _key(module.version) >= (NEWEST_MAJOR + 1,):
+        message = f".version {module.version} does not exist; PTX ISA {NEWEST_MAJOR} is the newest"
+        findings.append(Finding(1, ".version", message, ()))
+    if _key(module.version) < _key(_OLDER.get(target, floor)):
         message = f".target {target} needs .version {floor}, got {module.version}"
         findings.append(Finding(1, ".target", message, ()))
     for function in module.functions.values():
+        findings += _mixed_cta_groups(function)
         for instruction in function.body:
             if instruction.name not in NAMES:
                 message = f"{instruction.opcode} is not an instruction of PTX ISA 9.0"
@@ -102,6 +112,21 @@ def check_forms(module: Module) -> list[Finding]:
             message = f"{what} needs .version {version}, got {module.version}"
             findings.append(Finding(line, what, message, ()))
     return sorted(findings, key=lambda finding: finding.line)
+
+
+def _mixed_cta_groups(function: Function) -> Iterator[Finding]:
+    """The first instruction whose cta_group is not that of those before it."""
+    first = ""
+    for instruction in (i for i in function.body if i.name == "tcgen05"):
+        group = next((m for m in instruction.modifiers if m.startswith("cta_group::")), "")
+        first = first or group
+        if group and group != first:
+            message = (
+                f"{instruction.opcode}: all tcgen05 instructions of a kernel must have one "
+                f"cta_group, and {first} was used before"
+            )
+            yield Finding(instruction.line, instruction.opcode, message, ())
+            return
 
 
 def _floor(target: str) -> str:
