@@ -279,3 +279,9 @@ def test_every_code_has_severities_a_meaning_and_a_fix() -> None:
         assert info.tolerant in ("", *SEVERITIES), code
         assert info.meaning, code
         assert info.fix, code
+
+
+def test_where_a_line_has_several_instructions_a_finding_names_those_that_may_be_meant() -> None:
+    findings = check(*body(RACE.replace("\n", " "), threads=64), strict=True).findings
+    messages = {f.code: f.message for f in findings}
+    assert messages["RACE"].startswith("`st.shared.u32 or ld.shared.u32 or st.global.u32` by CTA 0")

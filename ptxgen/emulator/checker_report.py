@@ -10,6 +10,13 @@ from ptxgen.errors import HazardError, OutOfBoundsError
 _VECTOR = re.compile(r"\{([^{},]+), [^{}]{60,}, ([^{},]+)\}")
 """Long register lists, of which first and last are kept."""
 
+_ACTING = frozenset({
+    "atom", "bar", "barrier", "clusterlaunchcontrol", "cp", "fence", "griddepcontrol", "ld",
+    "ldmatrix", "ldu", "mbarrier", "membar", "multimem", "red", "setmaxnreg", "st", "stmatrix",
+    "tcgen05", "tensormap", "wgmma", "wmma",
+})  # fmt: skip
+"""Base opcodes that touch memory or synchronise."""
+
 
 class Reporter:
     """Collects the findings of one run."""
@@ -22,14 +29,16 @@ class Reporter:
         self.found: dict[tuple[str, int | None, int | None], Finding] = {}
         self.freed: list[tuple[int, int, int]] = []
         """(CTA, first, end) of tensor memory columns that were freed."""
-        self._texts: dict[int, str] = {}
+        self._texts: dict[int, list[str]] = {}
+        """Instructions by line."""
 
     def attach(self, machine: Any) -> None:
         """The machine whose text and memories are spoken of from now on."""
         self.machine = machine
-        self._texts = {
-            i.line: i.text for f in machine.image.module.functions.values() for i in f.body
-        }
+        self._texts = {}
+        for function in machine.image.module.functions.values():
+            for instruction in function.body:
+                self._texts.setdefault(instruction.line, []).append(instruction.text)
 
     def severity(self, code: str) -> str:
         """Severity of a code; empty if it is not reported."""
@@ -86,19 +95,16 @@ class Reporter:
             raise HazardError(f"{code}: {message}; {finding.fix}", finding.line)
 
     def text(self, line: int | None) -> str:
-        """The instruction at a line."""
-        text = self._texts.get(line, "") if line is not None else ""
+        """The instruction at a line; all of them where it has several."""
+        text = " ".join(self._texts.get(line, ())) if line is not None else ""
         return _VECTOR.sub(r"{\1, ..., \2}", text)
 
     def brief(self, line: int | None) -> str:
-        """Its opcode."""
-        text = self.text(line)
-        words = text.split()
-        return (
-            (words[1] if text.startswith("@") and len(words) > 1 else words[0]).rstrip(";")
-            if words
-            else "?"
-        )
+        """Its opcode; where a line has several instructions, the opcodes that can be meant."""
+        texts = self._texts.get(line, ()) if line is not None else ()
+        opcodes = list(dict.fromkeys(_opcode(text) for text in texts))
+        acting = [o for o in opcodes if o.split(".")[0] in _ACTING]
+        return " or ".join(acting or opcodes) or "?"
 
     def barrier_name(self, barrier: BarrierKey) -> str:
         """Symbol and offset of an mbarrier, and its CTA."""
@@ -127,6 +133,12 @@ class Reporter:
         except OutOfBoundsError:
             return f"{nbytes} B at {first:#x}"
         return f"{nbytes} B at {block.name}+{first - block.base:#x}"
+
+
+def _opcode(text: str) -> str:
+    """Opcode with modifiers of an instruction, which may have a guard."""
+    words = text.split()
+    return (words[1] if text.startswith("@") and len(words) > 1 else words[0]).rstrip(";")
 
 
 def warps_text(origin: Origin) -> str:
