@@ -19,7 +19,6 @@ DEFAULT_SMEM_BYTES = 49152
 """Dynamic shared memory that a kernel has without opting in.
 Measured on an H200: more than this without opting in is CUDA_ERROR_INVALID_VALUE."""
 PORTABLE_CLUSTER_CTAS = 8
-MAX_CLUSTER_CTAS = 16
 """Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 
 
@@ -126,11 +125,6 @@ def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_byte
         raise LaunchError(
             f"{described} needs {smem} B of shared memory with {kernel.static_smem_bytes} B static,"
             f" the device has {smem_bytes} B per CTA; try fewer stages or a smaller tile"
-        )
-    cluster = launch.cluster_ctas[0] * launch.cluster_ctas[1] * launch.cluster_ctas[2]
-    if cluster > MAX_CLUSTER_CTAS:
-        raise LaunchError(
-            f"{described}: {cluster} CTAs per cluster, must be at most {MAX_CLUSTER_CTAS}"
         )
     if kernel.param_sizes is not None and tuple(sizes) != kernel.param_sizes:
         names = ", ".join(f"{p.name}={n}" for p, n in zip(launch.params, sizes, strict=True))

@@ -35,7 +35,6 @@ def kernel(**changes: Any) -> Kernel:
     [
         ({"cta_threads": (512, 1, 1)}, "512 threads, this kernel can have 384"),
         ({"dynamic_smem_bytes": SMEM}, "needs 233472 B of shared memory with 1024 B static"),
-        ({"grid_ctas": (32, 1, 1), "cluster_ctas": (32, 1, 1)}, "32 CTAs per cluster"),
         ({"params": (Param("n", "u32", 1),)}, r"declares parameters of \[\] bytes.*n=4"),
     ],
 )
