@@ -19,7 +19,7 @@ from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender, Method, Samples, compare, paired_ratio
 from ptxgen.benchmark.peers import PeerError
 from ptxgen.benchmark.replay import Stopwatch, launch_contender, stopwatch
-from ptxgen.benchmark.report import SCHEMA, PeerResult, geomean
+from ptxgen.benchmark.report import SCHEMA, PeerResult, summary_of
 from ptxgen.benchmark.suite import commit_of, environment_of, software_of
 from ptxgen.errors import ConfigError, WrongResultError
 from ptxgen.kernels import grouped_sm90
@@ -333,21 +333,7 @@ def summarise(results: Sequence[GroupedResult]) -> list[dict[str, Any]]:
         for peer in result.converted:
             name = f"{peer.name} (converted)"
             found.setdefault((label, name), []).append((result.case, peer.ratio))
-    return [
-        {
-            "set": label,
-            "peer": peer,
-            "problems": len(pairs),
-            "geomean": geomean([ratio for _, ratio in pairs]),
-            "min": min(ratio for _, ratio in pairs),
-            "losing": [
-                {"case": case.label, "ratio": ratio}
-                for case, ratio in sorted(pairs, key=lambda pair: pair[1])
-                if ratio < 1
-            ],
-        }
-        for (label, peer), pairs in found.items()
-    ]
+    return summary_of(found, lambda case: {"case": case.label})
 
 
 def _line(result: GroupedResult) -> str:

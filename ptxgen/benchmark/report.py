@@ -1,14 +1,15 @@
 """report: what a run found, as JSON and as a summary of ratios per set and peer."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ptxgen.benchmark.check import Check
 from ptxgen.benchmark.method import Samples, paired_ratio
 from ptxgen.problem import Gemm
 
+P = TypeVar("P")
 SCHEMA = "ptxgen.bench/1"
 BEST = "best"
 """Name of the fastest measured peer of each problem, in summaries."""
@@ -136,6 +137,17 @@ def summarise(results: Sequence[Result]) -> list[dict[str, Any]]:
         measured = [p.ratio for p in result.peers if p.rival and not p.converted]
         if measured:
             groups.setdefault((label, BEST), []).append((result.problem, min(measured)))
+    return summary_of(groups, lambda p: {"m": p.m, "n": p.n, "k": p.k})
+
+
+def summary_of(
+    groups: Mapping[tuple[str, str], Sequence[tuple[P, float]]],
+    named: Callable[[P], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """One entry per set and peer. groups: (problem, time of the peer / ours) of each.
+
+    named: what a losing problem is listed as.
+    """
     return [
         {
             "set": label,
@@ -144,8 +156,8 @@ def summarise(results: Sequence[Result]) -> list[dict[str, Any]]:
             "geomean": geomean([ratio for _, ratio in pairs]),
             "min": min(ratio for _, ratio in pairs),
             "losing": [
-                {"m": p.m, "n": p.n, "k": p.k, "ratio": ratio}
-                for p, ratio in sorted(pairs, key=lambda pair: pair[1])
+                {**named(problem), "ratio": ratio}
+                for problem, ratio in sorted(pairs, key=lambda pair: pair[1])
                 if ratio < 1
             ],
         }
