@@ -3,7 +3,8 @@
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
 from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
-from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
+from ptxgen.kernels.staged_chunks import staged_chunks, vector
+from ptxgen.layout import MMA_M, align_up
 
 
 def instance_fields(config: Config, index: int, columns: int) -> dict[str, object]:
@@ -45,7 +46,8 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "chunks_in_mainloop": [],
         "defers_store": False,
         "chunks": _swapped_chunks(config, columns) if config.swap_ab
-        else _straight_chunks(config, results),
+        else [] if config.store == "global"
+        else staged_chunks(dtype(config.d), config.tile_n, results),
         **_promotion_fields(config, columns),
     }  # fmt: skip
 
@@ -91,41 +93,6 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
     }
 
 
-def _straight_chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
-    """Chunks of a warpgroup's part of D, 64 rows x up to 128 bytes each, with the number of 16-byte
-    pieces of a row: at a group's end, threads store those."""
-    if config.store == "global":
-        return []
-    kind = dtype(config.d)
-    staging = DStaging(kind, config.tile_n)
-    chunks: list[dict[str, object]] = []
-    for block, result in enumerate(results):
-        for chunk in staging.chunks:
-            stores = []
-            for store in chunk.stores:
-                first = 4 * store.groups[0]
-                held = _vector(f"%held{block}_", first // 2, store.num_matrices)
-                stores.append(
-                    {
-                        "chunk_xor": store.chunk_xor,
-                        "num_matrices": store.num_matrices,
-                        "registers": held if kind.bytes == 2 else _vector(result, first, 2),
-                        "second_registers": _vector(result, first + 2, 2),
-                    }
-                )
-            chunks.append(
-                {
-                    "index": len(chunks),
-                    "rows": block * MMA_M,
-                    "stores": stores,
-                    "map": f"%{chunk.map.name}",
-                    "column_offset": chunk.column_offset,
-                    "num_pieces": chunk.map.columns * kind.bytes // CHUNK_BYTES,
-                }
-            )
-    return chunks
-
-
 def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
     """Chunks of a warpgroup's part of D, up to 64 rows x 64 columns each: for each block of wgmma's
     rows, runs of 64 of its columns."""
@@ -142,7 +109,7 @@ def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
                     {
                         "offset": (8 * group - first) * SWIZZLE_BYTES,
                         "num_matrices": 2 * count,
-                        "registers": _vector(f"%held{block}_", 2 * group, 2 * count),
+                        "registers": vector(f"%held{block}_", 2 * group, 2 * count),
                     }
                 )
             chunks.append(
@@ -155,7 +122,3 @@ def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
                 }
             )
     return chunks
-
-
-def _vector(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"

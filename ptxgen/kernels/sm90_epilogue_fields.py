@@ -4,7 +4,8 @@ from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
-from ptxgen.layout import MMA_M, DStaging
+from ptxgen.kernels.staged_chunks import staged_chunks
+from ptxgen.layout import DStaging
 
 PAUSE_GROUPS = 4
 """Groups of 8 columns of D that ptxas may work on at once."""
@@ -32,7 +33,8 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     """What the epilogue and the parts of values print. results: prefix of each block's sums."""
     d = dtype(config.d)
     deferred = config.store == "deferred"
-    chunks = _chunks(config, results)
+    turns = 2 if config.gated else 1
+    chunks = [] if config.store == "global" else staged_chunks(d, config.d_tile_n, results, turns)
     return {
         "defers_store": deferred,
         "if_held": "@%holds_tile " if deferred else "",
@@ -88,47 +90,6 @@ def _values(config: Config) -> dict[str, object]:
             for column in ("%column", "%next_column")
         ],
     }
-
-
-def _chunks(config: Config, results: list[str]) -> list[dict[str, object]]:
-    """All chunks of a warpgroup's part of D, in the order in which they are stored."""
-    if config.store == "global":
-        return []
-    d_bytes = dtype(config.d).bytes
-    turns = 2 if config.gated else 1
-    chunks: list[dict[str, object]] = []
-    for block, result in enumerate(results):
-        for chunk in DStaging(dtype(config.d), config.d_tile_n).chunks:
-            stores = []
-            for store in chunk.stores:
-                first = 4 * turns * store.groups[0]
-                registers = {
-                    1: f"%held{block}_{store.groups[0]}",
-                    2: _vector(f"%held{block}_", 2 * store.groups[0], store.num_matrices),
-                    4: _vector(result, first, 2),
-                }[d_bytes]
-                stores.append(
-                    {
-                        "chunk_xor": store.chunk_xor,
-                        "num_matrices": store.num_matrices,
-                        "registers": registers,
-                        "second_registers": _vector(result, first + 2, 2),
-                    }
-                )
-            chunks.append(
-                {
-                    "index": len(chunks),
-                    "rows": block * MMA_M,
-                    "stores": stores,
-                    "map": f"%{chunk.map.name}",
-                    "column_offset": chunk.column_offset,
-                }
-            )
-    return chunks
-
-
-def _vector(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join(f"{prefix}{i}" for i in range(first, first + count)) + "}"
 
 
 def pause_of(config: Config, index: int) -> int:
