@@ -181,8 +181,8 @@ def explain(
 
 
 def neighbours(config: Any, legal: list[Any]) -> list[Any]:
-    """Legal configs one step away: one choice other, tile_n up to 32 narrower or wider, or other
-    stages or another way to store D."""
+    """Legal configs one step away: one choice other, tile_n up to 32 narrower or wider, other
+    stages, another way to store D, or more warpgroups with as many rows each."""
     found = []
     for other in legal:
         if other.swizzle_bytes != config.swizzle_bytes:
@@ -194,6 +194,8 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
         ]
         if {"cluster_m", "cluster_n"} <= set(steps):
             steps.remove("cluster_n")  # 2x1 and 1x2 are one step apart
+        if {"tile_m", "warpgroups"} <= set(steps) and _rows_each(other) == _rows_each(config):
+            steps.remove("warpgroups")
         near = abs(other.tile_n - config.tile_n)
         if len(steps) + bool(near) == 1 and near <= 32:
             found.append(other)
@@ -209,6 +211,11 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
         if other not in found:
             found.append(other)
     return found
+
+
+def _rows_each(config: Any) -> float:
+    """Rows of the tile for each warpgroup."""
+    return float(config.tile_m / config.warpgroups)
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,8 @@ from ptxgen.problem import Gemm
 
 MOST_STAGES = 8
 """Stages beyond which more are not chosen unasked, but for small tiles."""
+SHARES = (*itertools.product((64, 128, 192, 256), (1, 2)), (192, 3))
+"""(tile_m, warpgroups) of the grid: three warpgroups have registers for a block of 64 rows each."""
 
 
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
@@ -31,6 +33,8 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     values: dict[str, int | str] = dict(static_fields(problem, Config))
     values["tile_k"] = (swizzle or 128) // dtype(problem.a).bytes
     values["tile_m"] = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
+    if chosen.get("warpgroups") == 3:
+        values["tile_m"] = 192
     values.update(chosen)
     values.setdefault("warpgroups", 1 if int(values["tile_m"]) % 128 else 2)
 
@@ -96,8 +100,8 @@ def _grid(
     shapes = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)]
     most: dict[tuple[object, ...], int] = {}  # stages do not depend on who shares tiles
     found = []
-    for tile_m, tile_n, warpgroups, shape, swizzle_bytes in itertools.product(
-        (64, 128, 192, 256), range(8, 257, 8), (1, 2), shapes, swizzles
+    for (tile_m, warpgroups), tile_n, shape, swizzle_bytes in itertools.product(
+        SHARES, range(8, 257, 8), shapes, swizzles
     ):
         cluster_m, cluster_n, split_k = shape
         for store in ("global",) if split_k > 1 else stores:
