@@ -12,13 +12,30 @@ from ptxgen.benchmark.check import (
     expect,
     sample_indices,
 )
+from ptxgen.benchmark.sets import KINDS, kind
 from ptxgen.benchmark.workload import make_host_operands
+from ptxgen.emulator import run as emulate
+from ptxgen.emulator.options import Options
+from ptxgen.kernels.gemm_sm90 import default_config, plan
 from ptxgen.operands import poisoned
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
+from ptxgen.renderer import render
 
 PROBLEM = Gemm(200, 136, 1024, "e4m3", "e4m3", "bf16", scale="tensor")
 TILE = (128, 64)
+TUNED: dict[tuple[int, int, int], dict[str, Any]] = {
+    (1, 136, 512): {"split_k": 2},
+    (40, 160, 384): {"tile_m": 64, "tile_n": 32},
+    (200, 136, 256): {"tile_m": 192, "tile_n": 96, "warpgroups": 3},
+}
+"""Fields of the config by shape: split K at few rows, a small tile, and three warpgroups."""
+CASES = [
+    (name, shape)
+    for shape, tuned in TUNED.items()
+    for name in KINDS
+    if KINDS[name].accumulate == "promoted" or "warpgroups" not in tuned
+]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +87,22 @@ def test_unwritten_elements_are_counted(name: str) -> None:
     d = poisoned((16, 8), numpy_dtype(name))
     d[:10] = 1.5
     assert count_poison(d) == 6 * 8
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_a_kernel_of_every_kind_leaves_what_the_check_expects(
+    name: str, shape: tuple[int, int, int]
+) -> None:
+    problem = kind(name).problem(shape)
+    config = default_config(problem, **TUNED[shape])
+    launch = plan(problem, config, num_sms=4)
+    host = make_host_operands(problem)
+    done = emulate(render(launch).text, launch.launch, host.storage, Options(exact=True))
+    d = np.frombuffer(done.buffers["d"], numpy_dtype(problem.d)).reshape(problem.d_shape)
+    parts = config.k_parts(problem.k)
+    tile = (config.tile_m, config.tile_n)
+    wanted = expect(problem, host.operands, tile, exact=True, k_parts=parts)
+    assert compare_values(d[np.ix_(wanted.rows, wanted.columns)], wanted) == (0, 0.0)
 
 
 def test_scales_lie_in_memory_as_the_problem_says() -> None:
