@@ -1,13 +1,13 @@
 """How far fast and promoted accumulation are from float64, and bit for bit from the exact model.
 
 Run from a checkout: python benchmarks/accuracy.py [-o PATH] [--device emulator]. Exit status 5 if
-a result differs from the model of the tensor core.
+a result differs from the model of the tensor core, 3 without a GPU.
 """
 
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,51 +15,48 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ptxgen import selection
+from ptxgen.benchmark.gpu_state import StateSampler
+from ptxgen.benchmark.suite import provenance
+from ptxgen.emulator import EmulatorDevice
+from ptxgen.emulator.options import Options
+from ptxgen.errors import ToolMissingError
 from ptxgen.exact_model import exact_result
-from ptxgen.kernels import kernel_of
+from ptxgen.kernels import kernel_for
 from ptxgen.launch import Device
+from ptxgen.launcher.device import GpuDevice
 from ptxgen.operands import make_operands
-from ptxgen.problem import FP8, Gemm
-from ptxgen.quantize import numpy_dtype
+from ptxgen.problem import Gemm
 from ptxgen.renderer import render
+from ptxgen.trial import run_operands
 
-SIZE = 64
-"""Rows and columns of D: 4096 elements, every one compared."""
+M, N = 64, 32
+"""Rows and columns of D: 2048 elements, every one compared."""
 K = (512, 4096, 16384, 65536)
 DATA = ("random", "positive")
+SUMS = (
+    ("e4m3", "tensor", "fast"), ("e4m3", "tensor", "promoted"), ("e4m3", "block", "promoted"),
+    ("bf16", "none", "fast"), ("bf16", "none", "promoted"),
+)  # fmt: skip
+"""Formats of A and B, scales and accumulation."""
 
 
-def measure(device: Device, name: str, k: int, accumulate: str, data: str) -> dict[str, Any]:
+def measure(device: Device, sums: tuple[str, str, str], k: int, data: str) -> dict[str, Any]:
     """One product on the device, its errors against float64 and against the exact model."""
-    scale = "tensor" if name in FP8 else "none"
-    problem = Gemm(SIZE, SIZE, k, name, name, "f32", scale=scale, accumulate=accumulate)
-    config = selection.choose(problem)
-    plan = kernel_of(config).plan(problem, config)
+    name, scale, accumulate = sums
+    problem = Gemm(M, N, k, name, name, "f32", scale=scale, accumulate=accumulate)
+    kernel = kernel_for(problem)
+    config = kernel.default_config(problem)  # K in one part, so that nothing shortens the sum
+    plan = kernel.plan(problem, config)
     operands = make_operands(problem, data, seed=k)
-    contents = {"a": operands.a, "b": operands.b}
-    if operands.scale_a is not None and operands.scale_b is not None:
-        contents |= {"scale_a": operands.scale_a, "scale_b": operands.scale_b}
-    addresses = {}
-    for buffer in plan.launch.buffers:
-        addresses[buffer.name] = device.alloc(buffer.nbytes)
-        if buffer.name in contents:
-            device.write(
-                addresses[buffer.name], np.ascontiguousarray(contents[buffer.name]).tobytes()
-            )
-    device.launch(plan.launch, render(plan).text, addresses)
-    raw = device.read(addresses["d"], problem.extent_bytes("d"))
-    for address in addresses.values():
-        device.free(address)
-    d = np.frombuffer(raw, numpy_dtype("f32")).reshape(SIZE, SIZE)
-    rows = np.arange(SIZE)
-    exact = exact_result(problem, operands, rows, rows)
+    d = run_operands(problem, operands, plan.launch, render(plan).text, device).d
+    exact = exact_result(problem, operands, np.arange(M), np.arange(N))
     float64 = problem.reference(operands.a, operands.b, operands.scale_a, operands.scale_b)
     error = d.astype(np.float64) - float64
     differing = np.count_nonzero(d.view(np.uint32) != exact.view(np.uint32))
     rms = float(np.sqrt(np.mean(float64**2)))
     return {
-        "a": name, "k": k, "accumulate": accumulate, "data": data, "config": str(config),
+        "a": name, "scale": scale, "accumulate": accumulate, "k": k, "data": data,
+        "config": str(config),
         "rms_error_over_rms": float(np.sqrt(np.mean(error**2))) / rms,
         "largest_error_over_rms": float(np.max(np.abs(error))) / rms,
         "mean_error_over_rms": float(np.mean(error * np.sign(float64))) / rms,
@@ -68,40 +65,48 @@ def measure(device: Device, name: str, k: int, accumulate: str, data: str) -> di
     }  # fmt: skip
 
 
-def main() -> int:
+def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Lines that show the rows."""
+    yield "formats, scales, sums              K  data      RMS error  largest    mean  bits differ"
+    for r in rows:
+        yield (
+            f"{r['a']} {r['scale']:6} {r['accumulate']:8} {r['k']:13}  {r['data']:8}"
+            f" {r['rms_error_over_rms']:10.2e} {r['largest_error_over_rms']:8.1e}"
+            f" {r['mean_error_over_rms']:8.1e} {r['differ_from_exact_model']} of {r['elements']}"
+        )
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure every combination and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--device", choices=["gpu", "emulator"], default="gpu")
     parser.add_argument("--largest-k", type=int, default=max(K))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     device: Device
-    hardware: dict[str, Any] = {"name": "emulator, exact mode"}
+    where: dict[str, Any] = {"hardware": {"name": "emulator, exact mode"}}
     if arguments.device == "emulator":
-        from ptxgen.emulator import EmulatorDevice
-        from ptxgen.emulator.options import Options
-
         device = EmulatorDevice(Options(exact=True))
     else:
-        from ptxgen.launcher.device import GpuDevice
-
-        gpu = GpuDevice.get()
-        device, hardware = gpu, asdict(gpu.properties)
+        try:
+            gpu = GpuDevice.get()
+        except ToolMissingError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        device, where = gpu, provenance(gpu, StateSampler(gpu))
     rows = [
-        measure(device, name, k, accumulate, data)
-        for name in ("e4m3", "bf16")
+        measure(device, sums, k, data)
+        for sums in SUMS
+        for data in DATA
         for k in K
         if k <= arguments.largest_k
-        for data in DATA
-        for accumulate in ("fast", "promoted")
     ]
-    wrong = sum(row["differ_from_exact_model"] for row in rows)
-    report = {"schema": "ptxgen.accuracy/1", "ok": wrong == 0, "hardware": hardware, "rows": rows}
-    text = json.dumps(report, indent=1)
-    print(text)
+    ok = not any(row["differ_from_exact_model"] for row in rows)
+    print("\n".join(table(rows)))
     if arguments.output:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
-    return 0 if wrong == 0 else 5
+        report = {"schema": "ptxgen.accuracy/1", "ok": ok, **where, "method": __doc__, "rows": rows}
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if ok else 5
 
 
 if __name__ == "__main__":

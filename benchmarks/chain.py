@@ -3,14 +3,15 @@ before wrote, with and without it.
 
 Run from a checkout: python benchmarks/chain.py [-o PATH]. Exit status 0 if both ways give equal
 bits, 1 if not, 3 without a GPU. The weights exceed the L2 together, so all are read from memory.
+Both ways run in CUDA graphs of whole chains, in paired rounds.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,44 +22,51 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ptxgen import selection
 from ptxgen.benchmark.ceilings import image_of
+from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.method import Method, compare, paired_ratio
 from ptxgen.benchmark.replay import graph_contender, stopwatch
+from ptxgen.benchmark.suite import provenance
+from ptxgen.benchmark.workload import pool
 from ptxgen.errors import ConfigError, ToolMissingError
 from ptxgen.kernels import gemm_sm90
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.launching import PreparedCall
-from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
 
 M = (1, 16, 32, 64, 128)
 WIDTHS = (7168, 16384, 7168, 2048, 7168)
 """Columns of the first A and of every D: weights of 117, 117, 15 and 15 MB."""
 WAYS = ("plain", "dependent")
+METHOD = Method(slot_s=0.01, settle_s=0.1, max_rounds=9)
 
 
-def problems(m: int) -> list[Gemm]:
-    """The links of the chain: e4m3 in and out, so that D is the next A."""
-    return [Gemm(m, n, k, "e4m3", "e4m3", "e4m3", alpha=k**-0.5) for k, n in pairwise(WIDTHS)]
+def links_of(m: int, widths: Sequence[int]) -> list[Gemm]:
+    """The links of the chain: e4m3 in and out, so that D is the next A.
+
+    alpha brings D back to the size of A: weights are normal numbers over the pool's scale.
+    """
+    scale = pool("e4m3", 1).scale
+    return [
+        Gemm(m, n, k, "e4m3", "e4m3", "e4m3", alpha=scale * k**-0.5) for k, n in pairwise(widths)
+    ]
 
 
 class Chain:
-    """Four links on buffers of their own: weights w0..w3 and activations x0..x4."""
+    """Buffers of the links: weights w0..w3, and activations x0..x4 of the most rows."""
 
-    def __init__(self, device: GpuDevice, m: int, stack: ExitStack) -> None:
-        self.links = problems(m)
+    def __init__(self, device: GpuDevice, links: Sequence[Gemm], stack: ExitStack) -> None:
         self.addresses: dict[str, int] = {}
-        self.d_bytes = self.links[-1].extent_bytes("d")
-        for index, link in enumerate(self.links):
-            weights = make_operands(replace(link, m=1), "random", seed=index).b
-            self._hold(device, f"w{index}", weights.tobytes(), stack)
-            self._hold(device, f"x{index + 1}", bytes(link.extent_bytes("d")), stack)
-        first = make_operands(replace(self.links[0], n=1), "random", seed=9).a
-        self._hold(device, "x0", first.tobytes(), stack)
+        first = np.resize(pool("e4m3", 0).values, links[0].a_shape)
+        self._hold(device, "x0", first, stack)
+        for index, link in enumerate(links):
+            weights = np.resize(np.roll(pool("e4m3", 1).values, index), link.b_shape)
+            self._hold(device, f"w{index}", weights, stack)
+            self._hold(device, f"x{index + 1}", np.zeros(link.extent_bytes("d"), np.uint8), stack)
 
-    def _hold(self, device: GpuDevice, name: str, content: bytes, stack: ExitStack) -> None:
-        self.addresses[name] = device.alloc(len(content))
+    def _hold(self, device: GpuDevice, name: str, content: Any, stack: ExitStack) -> None:
+        self.addresses[name] = device.alloc(content.nbytes)
         stack.callback(device.free, self.addresses[name])
-        device.write(self.addresses[name], content)
+        device.write(self.addresses[name], content.reshape(-1).view(np.uint8).data)
 
     def of(self, index: int) -> dict[str, int]:
         """Addresses of the buffers of one link."""
@@ -73,71 +81,74 @@ def config_of(link: Gemm, gpu: str) -> Any:
     store = "global" if measured.store == "global" else "tma"
     try:
         config = replace(measured, d=link.d, scale=link.scale, store=store)
-        config.check()
+        gemm_sm90.plan(link, config)
     except ConfigError:
         return selection.choose(link, gpu)
     return config
 
 
-def calls_of(device: GpuDevice, chain: Chain, dependent: bool) -> list[tuple[PreparedCall, Any]]:
-    """The prepared calls of a chain, each with its config."""
-    calls = []
-    for link in chain.links:
-        config = replace(config_of(link, device.name), dependent_launch=dependent)
-        plan = gemm_sm90.plan(link, config, device.properties.num_sms)
-        calls.append((PreparedCall(device, plan.launch, image_of(plan)), config))
-    return calls
-
-
-def measure(device: GpuDevice, m: int) -> dict[str, Any]:
+def measure(device: GpuDevice, chain: Chain, links: Sequence[Gemm]) -> dict[str, Any]:
     """Times of the chain both ways, and whether the last D is the same."""
-    with ExitStack() as stack, stopwatch(device) as watch:
-        chain = Chain(device, m, stack)
-        contenders, results, configs = [], [], []
+    last, d_bytes = chain.of(len(links) - 1)["d"], links[-1].extent_bytes("d")
+    contenders, results, configs = [], [], []
+    with stopwatch(device) as watch:
         for way in WAYS:
-            calls = calls_of(device, chain, way == "dependent")
-            configs = [str(config) for _, config in calls]
+            chosen = [replace(config_of(link, device.name), dependent_launch=way == "dependent")
+                      for link in links]  # fmt: skip
+            plans = [gemm_sm90.plan(link, config, device.properties.num_sms)
+                     for link, config in zip(links, chosen, strict=True)]  # fmt: skip
+            calls = [PreparedCall(device, plan.launch, image_of(plan)) for plan in plans]
+            configs = [str(config) for config in chosen]
 
             def run(_: Mapping[str, int], stream: int, calls: Any = calls) -> None:
-                for index, (call, _config) in enumerate(calls):
+                for index, call in enumerate(calls):
                     call(chain.of(index), stream)
 
-            device.fill(chain.addresses[f"x{len(chain.links)}"], chain.d_bytes, 0xFF)
-            run({}, watch.stream)
-            last = device.read(chain.addresses[f"x{len(chain.links)}"], chain.d_bytes)
-            results.append(np.frombuffer(last, np.uint8))
+            for _ in range(2):  # the second overlaps the first, if the way does
+                device.fill(last, d_bytes, 0xFF)
+                device.synchronize()
+                run({}, watch.stream)
+                device.synchronize()
+                results.append(np.frombuffer(device.read(last, d_bytes), np.uint8))
             contenders.append(graph_contender(way, watch, run, [{}]))
-        samples = compare(contenders, Method(max_rounds=9))
+        samples = compare(contenders, METHOD)
+        results.append(np.frombuffer(device.read(last, d_bytes), np.uint8))  # of the timed runs
         for contender in contenders:
             contender.close()
     return {
-        "m": m, "equal": bool(np.array_equal(*results)), "configs": configs,
+        "m": links[0].m, "equal": all(np.array_equal(results[0], other) for other in results),
+        "distinct_bytes": len(np.unique(results[0])), "configs": configs,
         **{f"{way}_us": samples[way].median * 1e6 for way in WAYS},
+        **{f"{way}_spread": samples[way].spread for way in WAYS},
         "gain": paired_ratio(samples["plain"], samples["dependent"]),
     }  # fmt: skip
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None, widths: Sequence[int] = WIDTHS) -> int:
     """Run everything on GPU 0 and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     try:
         device = GpuDevice.get()
     except ToolMissingError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    table = [measure(device, m) for m in M]
-    report = {
-        "schema": "ptxgen.chain/1", "hardware": asdict(device.properties), "widths": WIDTHS,
-        "chains": table,
-    }  # fmt: skip
-    text = json.dumps(report, indent=1)
-    print(text)
+    where = provenance(device, StateSampler(device))
+    with ExitStack() as stack:
+        chain = Chain(device, links_of(max(M), widths), stack)
+        table = [measure(device, chain, links_of(m, widths)) for m in M]
+    ok = all(row["equal"] for row in table)
+    for row in table:
+        print(
+            f"m {row['m']:4}  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
+            f" us  gain {row['gain']:.3f}  {'equal bits' if row['equal'] else 'BITS DIFFER'}"
+        )
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(text + "\n", encoding="utf-8")
-    return 0 if all(row["equal"] for row in table) else 1
+        report = {"schema": "ptxgen.chain/1", "ok": ok, **where, "method": __doc__,
+                  "widths": widths, "chains": table}  # fmt: skip
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if ok else 1
 
 
 if __name__ == "__main__":

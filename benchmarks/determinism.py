@@ -1,15 +1,16 @@
 """Equal bits: 200 repeats under load from a second stream, and row i of D whatever M is.
 
-Run from a checkout: python benchmarks/determinism.py [-o PATH]. Exit status 0 if all bits agree, 3
-without a GPU.
+Run from a checkout: python benchmarks/determinism.py [-o PATH]. Exit status 0 if all bits agree, 1
+if not, 3 without a GPU. The cost of batch invariance is that of its one config for all M, over the
+one that is chosen for each M, in paired rounds.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ptxgen import selection
 from ptxgen.benchmark.ceilings import image_of
+from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.method import Method, compare, paired_ratio
 from ptxgen.benchmark.replay import launch_contender, stopwatch
 from ptxgen.benchmark.sets import kind
+from ptxgen.benchmark.suite import provenance
 from ptxgen.benchmark.workload import Workload
 from ptxgen.errors import ToolMissingError
 from ptxgen.kernels import kernel_of
@@ -30,15 +33,30 @@ from ptxgen.launcher.launching import PreparedCall
 from ptxgen.launcher.timing import new_stream
 from ptxgen.problem import Gemm
 
-REPEATS = 200
-REPEATED = (
-    kind("fp8-tensor").problem((1024, 2112, 7168)),
-    kind("fp8-rowcol-promoted").problem((515, 1040, 4112)),
-    kind("bf16").problem((64, 2112, 7168)),
-    kind("fp8-tensor").problem((16, 7168, 2048)),
-)
-INVARIANT = kind("fp8-tensor").problem((300, 2112, 7168))
-COST_M = (1, 16, 64, 128, 300, 1024, 4096)
+Named = tuple[str, tuple[int, int, int]]
+"""A kind, and a shape."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is run: all of it by default, less where it is only tried."""
+
+    repeats: int = 200
+    repeated: tuple[Named, ...] = (
+        ("fp8-tensor", (1024, 2112, 7168)), ("fp8-rowcol-promoted", (515, 1040, 4112)),
+        ("fp8-block", (1024, 2112, 7168)), ("fp8-block", (1, 576, 7168)),
+        ("bf16", (64, 2112, 7168)), ("fp8-tensor", (16, 7168, 2048)),
+    )  # fmt: skip
+    load: tuple[int, int, int] = (1536, 1536, 2048)
+    """What keeps the second stream busy."""
+    invariant: tuple[Named, ...] = (
+        ("fp8-tensor", (300, 2112, 7168)), ("fp8-block", (300, 576, 7168)),
+    )  # fmt: skip
+    """Every M from 1 to theirs."""
+    cost_m: tuple[int, ...] = (1, 16, 64, 128, 300, 1024, 4096)
+
+
+METHOD = Method(slot_s=0.008, settle_s=0.05, max_rounds=7)
 
 
 def prepared(device: GpuDevice, problem: Gemm, config: Any) -> PreparedCall:
@@ -57,11 +75,12 @@ def workload_of(device: GpuDevice, problem: Gemm) -> Iterator[Workload]:
         workload.free()
 
 
-def repeat_under_load(device: GpuDevice, problem: Gemm) -> dict[str, Any]:
+def repeat_under_load(device: GpuDevice, named: Named, extent: Extent) -> dict[str, Any]:
     """Runs of one problem while another stream is busy; how many differ from the first."""
+    problem = kind(named[0]).problem(named[1])
     config = selection.choose(problem, device.name)
     call = prepared(device, problem, config)
-    load_problem = replace(problem, m=1536, n=1536, k=2048)
+    load_problem = kind(named[0]).problem(extent.load)
     load = prepared(device, load_problem, selection.choose(load_problem, device.name))
     with (
         workload_of(device, problem) as workload,
@@ -72,97 +91,102 @@ def repeat_under_load(device: GpuDevice, problem: Gemm) -> dict[str, Any]:
         copy = workload.addresses(call.launch)[0]
         busy = other.addresses(load.launch)[0]
         first, differing = None, 0
-        for repeat in range(REPEATS):
+        for repeat in range(extent.repeats):
             device.fill(copy["d"], workload.d_bytes, 0xFF)
             device.synchronize()
             for _ in range(repeat % 5 + 1):
                 load(busy, load_stream)
             call(copy, stream)
             load(busy, load_stream)
-            found = workload.read_d(copy).view(np.uint8)
-            first = found if first is None else first
-            differing += not np.array_equal(found, first)
-    return {"problem": asdict(problem), "config": str(config), "repeats": REPEATS,
-            "differing": differing}  # fmt: skip
+            device.synchronize()
+            found = device.read(copy["d"], workload.d_bytes)
+            first = first or found
+            differing += found != first
+    return {"kind": named[0], "shape": named[1], "config": str(config), "repeats": extent.repeats,
+            "differing": differing, "written": first != b"\xff" * workload.d_bytes}  # fmt: skip
 
 
-def rows_for_every_m(device: GpuDevice) -> dict[str, Any]:
-    """M for which a row of D differs from that of the largest M, with batch_invariant=True."""
-    config = selection.choose(INVARIANT, device.name, batch_invariant=True)
+def rows_for_every_m(device: GpuDevice, named: Named) -> dict[str, Any]:
+    """M for which a row of D differs from that of the largest M, with batch_invariant=True.
+
+    Scales of A that lie with M contiguous keep the strides of the largest M.
+    """
+    whole_problem = kind(named[0]).problem(named[1])
+    config = selection.choose(whole_problem, device.name, batch_invariant=True)
     wrong = []
-    with workload_of(device, INVARIANT) as workload:
+    with workload_of(device, whole_problem) as workload:
         copy = workload.copies[0]
-        prepared(device, INVARIANT, config)(copy)
-        whole = workload.read_d(copy).copy().view(np.uint16)
-        for m in range(1, INVARIANT.m + 1):
+
+        def rows(m: int) -> Any:
+            """All of D, poison where this M does not reach."""
             device.fill(copy["d"], workload.d_bytes, 0xFF)
-            call = prepared(device, replace(INVARIANT, m=m), config)
-            call(copy)
-            found = workload.read_d(copy).view(np.uint16)
+            device.synchronize()
+            prepared(device, replace(whole_problem, m=m), config)(copy)
+            device.synchronize()
+            return workload.read_d(copy).view(np.uint16)
+
+        whole = rows(whole_problem.m)
+        for m in range(1, whole_problem.m + 1):
+            found = rows(m)
             if not np.array_equal(found[:m], whole[:m]) or not (found[m:] == 0xFFFF).all():
                 wrong.append(m)
-    return {"problem": asdict(INVARIANT), "config": str(config), "from": 1, "to": INVARIANT.m,
-            "wrong_m": wrong}  # fmt: skip
+    return {"kind": named[0], "shape": named[1], "config": str(config), "from": 1,
+            "to": whole_problem.m, "wrong_m": wrong}  # fmt: skip
 
 
-def cost_of_invariance(device: GpuDevice) -> list[dict[str, Any]]:
-    """Time of the batch-invariant config beside that of the config chosen for each m."""
-    table = []
-    with stopwatch(device) as watch:
-        for m in COST_M:
-            problem = replace(INVARIANT, m=m)
-            configs = {
-                name: selection.choose(problem, device.name, batch_invariant=name == "invariant")
-                for name in ("chosen", "invariant")
-            }
-            with workload_of(device, problem) as workload:
-                contenders = []
-                for name, config in configs.items():
-                    plan = kernel_of(config).plan(problem, config, device.properties.num_sms)
-                    copies = workload.addresses(plan.launch)
-                    contenders.append(
-                        launch_contender(name, watch, plan.launch, image_of(plan), copies)
-                    )
-                samples = compare(contenders, Method(max_rounds=7))
-                for contender in contenders:
-                    contender.close()
-            table.append(
-                {
-                    "m": m,
-                    "chosen_us": samples["chosen"].median * 1e6,
-                    "invariant_us": samples["invariant"].median * 1e6,
-                    "ratio": paired_ratio(samples["invariant"], samples["chosen"]),
-                    "configs": {name: str(config) for name, config in configs.items()},
-                }
-            )
-    return table
+def cost_of_invariance(device: GpuDevice, named: Named, m: int) -> dict[str, Any]:
+    """Time of the batch-invariant config beside that of the config chosen for this m."""
+    problem = kind(named[0]).problem((m, *named[1][1:]))
+    configs = {
+        name: selection.choose(problem, device.name, batch_invariant=name == "invariant")
+        for name in ("chosen", "invariant")
+    }
+    with stopwatch(device) as watch, workload_of(device, problem) as workload:
+        contenders = []
+        for name, config in configs.items():
+            plan = kernel_of(config).plan(problem, config, device.properties.num_sms)
+            copies = workload.addresses(plan.launch)
+            contenders.append(launch_contender(name, watch, plan.launch, image_of(plan), copies))
+        samples = compare(contenders, METHOD)
+        for contender in contenders:
+            contender.close()
+    return {
+        "kind": named[0], "m": m, "n": problem.n, "k": problem.k,
+        "chosen_us": samples["chosen"].median * 1e6,
+        "invariant_us": samples["invariant"].median * 1e6,
+        "ratio": paired_ratio(samples["invariant"], samples["chosen"]),
+        "configs": {name: str(config) for name, config in configs.items()},
+    }  # fmt: skip
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None, extent: Extent | None = None) -> int:
     """Run everything on GPU 0 and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    extent = extent or Extent()
     try:
         device = GpuDevice.get()
     except ToolMissingError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    repeats = [repeat_under_load(device, problem) for problem in REPEATED]
-    every_m = rows_for_every_m(device)
-    ok = not any(r["differing"] for r in repeats) and not every_m["wrong_m"]
-    report = {
-        "schema": "ptxgen.determinism/1",
-        "ok": ok,
-        "hardware": asdict(device.properties),
-        "repeats": repeats,
-        "every_m": every_m,
-        "cost": cost_of_invariance(device),
-    }
-    text = json.dumps(report, indent=1)
-    print(text)
+    where = provenance(device, StateSampler(device))
+    repeats = [repeat_under_load(device, named, extent) for named in extent.repeated]
+    for r in repeats:
+        print(f"{r['kind']} {r['shape']}: {r['differing']} of {r['repeats']} repeats differ")
+    every_m = [rows_for_every_m(device, named) for named in extent.invariant]
+    for e in every_m:
+        print(f"{e['kind']} {e['shape']}: rows differ at M = {e['wrong_m'] or 'none'}")
+    cost = [cost_of_invariance(device, x, m) for x in extent.invariant for m in extent.cost_m]
+    for c in cost:
+        print(f"{c['kind']} m {c['m']:4}: chosen {c['chosen_us']:8.2f} us, batch-invariant"
+              f" {c['invariant_us']:8.2f} us, {c['ratio']:.3f}")  # fmt: skip
+    ok = all(r["written"] and not r["differing"] for r in repeats)
+    ok = ok and not any(e["wrong_m"] for e in every_m)
     if arguments.output:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+        report = {"schema": "ptxgen.determinism/1", "ok": ok, **where, "method": __doc__,
+                  "repeats": repeats, "every_m": every_m, "cost": cost}  # fmt: skip
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0 if ok else 1
 
 
