@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 SAMPLE = 34
 """Random rows, and columns, beside the edges: more than 1024 elements."""
 MMA_K_BYTES = 32
+EXACT, TOLERANT = "bitwise, exact tensor-core model", "tolerance"
+"""How results are compared: ours, and peers'."""
 FRACTION_BITS = {True: 13, False: 24}
 """Bits below the largest term that a fused sum keeps, for FP8 (True) and others.
 Source: MMA-Sim, arXiv 2511.10909; measured on an H200 (docs/hardware-findings.md)."""
@@ -120,7 +122,7 @@ def check(workload: Workload, contender: Contender, expected: Expected) -> Check
         worst = max(worst, error)
     return Check(
         wrong == 0 and unwritten == 0, elements, wrong, unwritten, worst,
-        "bitwise, exact tensor-core model" if ours else "tolerance",
+        EXACT if ours else TOLERANT,
     )  # fmt: skip
 
 

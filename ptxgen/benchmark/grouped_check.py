@@ -4,7 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.benchmark.check import SAMPLE, Check, sample_indices
+from ptxgen.benchmark.check import (
+    EXACT,
+    SAMPLE,
+    TOLERANT,
+    Check,
+    Expected,
+    compare_values,
+    sample_indices,
+    tolerance,
+)
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender
 from ptxgen.exact_model import exact_result
@@ -15,10 +24,11 @@ CHECKED_GROUPS = 4
 
 
 def check(
-    workload: GroupedWorkload, contender: Contender, config: Any, groups: int = CHECKED_GROUPS
-) -> Check:
-    """Reset every copy of D, replay once, and compare up to `groups` groups bit for bit: the
-    longest, the first, the last and the middle one.
+    workload: GroupedWorkload, contender: Contender, config: Any, groups: int = CHECKED_GROUPS,
+    exact: bool = True,
+) -> Check:  # fmt: skip
+    """Reset every copy of D, replay once, and compare up to `groups` groups: the longest, the
+    first, the last and the middle one. exact: bit for bit (ours), else within a tolerance (peers).
 
     kgrouped: D is compared after one call on zeros; a replay adds as often as it calls each copy,
     so its sums are compared with that multiple.
@@ -44,17 +54,12 @@ def check(
             want = _added(want, calls)
         matrix = segment.group if problem.d_shape[0] > 1 else 0
         first = 0 if problem.mode == "kgrouped" else segment.start
+        expected = Expected(rows, columns, want, None if exact else tolerance(gemm, want))
         for copy in workload.copies:
             found = workload.read_rows(copy, matrix, rows + first)[:, columns]
-            width = f"u{found.dtype.itemsize}"
-            differs = np.ascontiguousarray(found).view(width) != want.view(width)
-            wrong += int(np.count_nonzero(differs))
-            elements += found.size
-            with np.errstate(invalid="ignore"):
-                error = np.abs(found.astype(np.float64) - want.astype(np.float64))
-            rms = float(np.sqrt(np.mean(want.astype(np.float64) ** 2))) or 1.0
-            worst = max(worst, float(np.max(np.where(np.isfinite(error), error, np.inf))) / rms)
-    return Check(wrong == 0, elements, wrong, 0, worst, "bitwise, exact tensor-core model")
+            bad, error = compare_values(found, expected)
+            wrong, elements, worst = wrong + bad, elements + found.size, max(worst, error)
+    return Check(wrong == 0, elements, wrong, 0, worst, EXACT if exact else TOLERANT)
 
 
 def _added(values: Any, times: int) -> Any:

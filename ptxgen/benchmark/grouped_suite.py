@@ -11,6 +11,7 @@ from ptxgen.benchmark import grouped_peers
 from ptxgen.benchmark.ceilings import StreamReader, image_of, measure_ceilings
 from ptxgen.benchmark.check import Check
 from ptxgen.benchmark.conversion import PeerTable
+from ptxgen.benchmark.deepgemm import Cubins, grouped_contender
 from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.grouped_check import CHECKED_GROUPS, check
 from ptxgen.benchmark.grouped_conversion import OURS, Converter
@@ -123,14 +124,15 @@ def run(
     method: Method | None = None,
     time_budget_s: float = float("inf"),
     table: PeerTable | None = None,
+    cubins: Cubins | None = None,
     measured_by: str = "",
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Measure all cases and return the report, schema ptxgen.bench/1.
 
     peers: DeepGEMM and torch, too, where they are installed; a peer that is not is converted from
-    `table` if it has the problem. both_ways: the best config of the other kind too, swapped or
-    straight, for all sets; else for those that ask for it.
+    `table` if it has the problem. cubins: what DeepGEMM is measured by instead. both_ways: the best
+    config of the other kind too, swapped or straight, for all sets; else for those that ask for it.
 
     Raises: ConfigError if no config serves a problem; DriverError, AssemblyError.
     """
@@ -149,8 +151,9 @@ def run(
         copy_bytes_per_s = reader.copy_bytes_per_s()
         converter = Converter(watch, method, table, copy_bytes_per_s)
         bench = _Bench(
-            watch, reader, sampler, method, peers, converter, ceilings.read_bytes_per_s.median
-        )
+            watch, reader, sampler, method, peers, converter, cubins,
+            ceilings.read_bytes_per_s.median,
+        )  # fmt: skip
         stack.callback(bench.close)
         for index, prepared in enumerate(queue):
             case = prepared.case
@@ -183,7 +186,7 @@ def run(
         "seconds": time.monotonic() - began,
         "method": {**asdict(method), "text": METHOD},
         "ceilings": {**ceilings.as_data(), "copy_gbytes_per_s": copy_bytes_per_s / 1e9},
-        "peers": grouped_peers.WHAT,
+        "peers": grouped_peers.WHAT | _by_cubins(cubins),
         "results": [result.as_data() for result in results],
         "summary": summarise(results),
         "skipped": skipped,
@@ -251,7 +254,7 @@ class _Bench:
 
     def __init__(
         self, watch: Stopwatch, reader: StreamReader, sampler: StateSampler, method: Method,
-        peers: bool, converter: Converter, read_bytes_per_s: float,
+        peers: bool, converter: Converter, cubins: Cubins | None, read_bytes_per_s: float,
     ) -> None:  # fmt: skip
         self.watch = watch
         self.reader = reader
@@ -259,6 +262,7 @@ class _Bench:
         self.method = method
         self.peers = peers
         self.converter = converter
+        self.cubins = cubins
         self.read_bytes_per_s = read_bytes_per_s
         """What the read stream of this run reaches; quick problems have no stream of their own."""
         self._workload: GroupedWorkload | None = None
@@ -273,6 +277,7 @@ class _Bench:
         workload = self._operands(case)
         checks: dict[str, Check] = {}
         refusals = dict(prepared.refusals)
+        groups = 1 if quick else CHECKED_GROUPS
         with ExitStack() as stack:
             contenders: list[Contender] = []
             for way in prepared.ways:
@@ -282,15 +287,22 @@ class _Bench:
                 )
                 stack.callback(contender.close)
                 contenders.append(contender)
-                groups = 1 if quick else CHECKED_GROUPS
                 checks[way.name] = check(workload, contender, way.choice.config, groups)
                 checks[way.name].require(str(way.choice.config))
             for peer in grouped_peers.serving(case) if self.peers else ():
                 try:
-                    contenders.append(grouped_peers.contender(peer, case, workload, self.watch))
-                    stack.callback(contenders[-1].close)
+                    contender = self._peer(peer, case, workload)
                 except PeerError as error:
                     refusals[peer] = str(error)
+                    continue
+                stack.callback(contender.close)
+                if peer in _by_cubins(self.cubins):
+                    config = prepared.ways[0].choice.config
+                    checks[peer] = check(workload, contender, config, groups, exact=False)
+                    if not checks[peer].ok:
+                        refusals[peer] = "its result is wrong"
+                        continue
+                contenders.append(contender)
             with self.sampler:
                 samples = compare(contenders, QUICK if quick else self.method, seconds)
             nbytes = case.problem.compulsory_bytes(workload.sizes)
@@ -306,6 +318,15 @@ class _Bench:
             self.sampler.summary(),
         )  # fmt: skip
 
+    def _peer(self, name: str, case: GroupedCase, workload: GroupedWorkload) -> Contender:
+        """A peer on all copies of a workload.
+
+        Raises: PeerError if it is not here, or refuses the problem.
+        """
+        if self.cubins is not None and name in _by_cubins(self.cubins):
+            return grouped_contender(name, workload, self.watch, self.cubins)
+        return grouped_peers.contender(name, case, workload, self.watch)
+
     def _operands(self, case: GroupedCase) -> GroupedWorkload:
         """The workload of the case's problem, with the case's rows."""
         if self._workload is None or self._workload.problem != case.problem:
@@ -319,6 +340,12 @@ class _Bench:
         if self._workload is not None:
             self._workload.free()
             self._workload = None
+
+
+def _by_cubins(cubins: Cubins | None) -> dict[str, str]:
+    """Names of the peers that are measured by cubins, with what they are."""
+    names = grouped_peers.DEEPGEMM.values() if cubins else ()
+    return {name: cubins.what(name) for name in names if cubins}
 
 
 def summarise(results: Sequence[GroupedResult]) -> list[dict[str, Any]]:

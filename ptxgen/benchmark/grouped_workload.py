@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.benchmark.workload import pool
+from ptxgen.benchmark.workload import copy_on_device, pool
 from ptxgen.grouped_operands import device_sizes
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
 from ptxgen.launch import Launch
 from ptxgen.launcher.device import GpuDevice
-from ptxgen.launcher.driver import check
 from ptxgen.launcher.timing import OperandRotation
 from ptxgen.operands import POISON
 from ptxgen.quantize import numpy_dtype
@@ -54,11 +53,7 @@ class GroupedWorkload:
         for name, image in images.items():
             device.write(self.copies[0][name], image.data)
             for copy in self.copies[1:]:
-                with device.current():
-                    result = device.driver.cuMemcpyDtoD(
-                        copy[name], self.copies[0][name], image.nbytes
-                    )
-                    check("cuMemcpyDtoD", result, f"{image.nbytes} bytes on {device.name}")
+                copy_on_device(device, copy[name], self.copies[0][name], image.nbytes)
 
     def use(self, rows: Sequence[int]) -> None:
         """Give group g `rows[g]` rows.

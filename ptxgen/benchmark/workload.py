@@ -104,7 +104,7 @@ class Workload:
         for name, content in host.storage.items():
             device.write(self.copies[0][name], content.reshape(-1).view(np.uint8).data)
             for copy in self.copies[1:]:
-                _copy_on_device(device, copy[name], self.copies[0][name], content.nbytes)
+                copy_on_device(device, copy[name], self.copies[0][name], content.nbytes)
 
     def addresses(self, launch: Launch) -> list[dict[str, int]]:
         """Addresses of all buffers of a launch, copy by copy.
@@ -149,7 +149,11 @@ class Workload:
             self.device.free(self._extra.pop())
 
 
-def _copy_on_device(device: GpuDevice, target: int, source: int, nbytes: int) -> None:
+def copy_on_device(device: GpuDevice, target: int, source: int, nbytes: int) -> None:
+    """Copy bytes from one allocation to another.
+
+    Raises: DriverError.
+    """
     if nbytes:
         with device.current():
             result = device.driver.cuMemcpyDtoD(target, source, nbytes)

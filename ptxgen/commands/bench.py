@@ -39,6 +39,11 @@ CUSTOM = "custom"
     metavar="NAME,...",
     help="cublaslt, torch, deepgemm, all, none, or the peers' own names.",
 )
+@click.option(
+    "--deepgemm",
+    metavar="DIR",
+    help="Cubins of benchmarks/deepgemm_cubins.py, to measure DeepGEMM where it is not installed.",
+)
 @click.option("--both-ways", is_flag=True, help="Of grouped: swapped and not, side by side.")
 @click.option(
     "--peer-table",
@@ -64,6 +69,7 @@ def command(
     list_sets: bool,
     config_json: str | None,
     peers: str,
+    deepgemm: str | None,
     both_ways: bool,
     peer_table: str | None,
     time_budget: float | None,
@@ -92,7 +98,9 @@ def command(
     if target is None:
         raise click.UsageError(f"what to measure must be {' or '.join((*TARGETS, GROUPED))}")
     from ptxgen.benchmark.conversion import default_table, load_peer_table
+    from ptxgen.benchmark.deepgemm import load_cubins, with_cubins
 
+    cubins = load_cubins(Path(deepgemm)) if deepgemm else None
     table_path = Path(peer_table) if peer_table else default_table()
     table = load_peer_table(table_path) if table_path else None
     measurement = Measurement(
@@ -102,7 +110,7 @@ def command(
         from ptxgen.commands.grouped_bench import bench_grouped
 
         refuse_given({*values, "config_json"}, "bench grouped measures sets; try --set, or --list")
-        bench_grouped(measurement, set_names, kind_names, peers, both_ways)
+        bench_grouped(measurement, set_names, kind_names, peers, both_ways, cubins)
         return
     refuse_given(("both_ways",), "belongs to grouped")
     if set_names:
@@ -113,6 +121,7 @@ def command(
 
     cases = _cases(set_names, kind_names, config_json, values)
     found = chosen_peers([name.strip() for name in peers.split(",")])
+    found = with_cubins(found, cubins) if cubins else found
     measurement.report(partial(run, peers=found), cases, plot_report, _print)
 
 

@@ -1,10 +1,13 @@
 """What `ptxgen bench grouped` does: measure sets of grouped problems beside DeepGEMM."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.commands.bench_report import Measurement, peers_shown, print_summary
 from ptxgen.commands.output import note, print_table
+
+if TYPE_CHECKING:
+    from ptxgen.benchmark.deepgemm import Cubins
 
 
 def list_grouped() -> None:
@@ -24,7 +27,7 @@ def list_grouped() -> None:
 
 def bench_grouped(
     measurement: Measurement, set_names: tuple[str, ...], kind_names: tuple[str, ...], peers: str,
-    both_ways: bool,
+    both_ways: bool, cubins: "Cubins | None",
 ) -> None:  # fmt: skip
     """Measure, print and write the report.
 
@@ -37,7 +40,7 @@ def bench_grouped(
     from ptxgen.benchmark.grouped_suite import run
 
     cases = cases_of(set_names or tuple(SETS), kind_names)
-    measured = partial(run, peers=peers != "none", both_ways=both_ways)
+    measured = partial(run, peers=peers != "none", both_ways=both_ways, cubins=cubins)
     measurement.report(measured, cases, plot_grouped, _print)
 
 
