@@ -147,6 +147,16 @@ class Config(WgmmaConfig):
         return self.tile_n // 2 if self.gated else self.tile_n
 
     @property
+    def stages_scales(self) -> bool:
+        """Whether scales of rows and columns are copied to shared memory for the epilogue."""
+        return self.scale == "rowcol" and self.store != "global"
+
+    @property
+    def vectors_bytes(self) -> int:
+        """Shared memory of what one warpgroup stages: scales of its rows, then of all columns."""
+        return 4 * (self.tile_m // self.warpgroups + self.tile_n) if self.stages_scales else 0
+
+    @property
     def has_epilogue(self) -> bool:
         """Whether more follows the sums than their scales and a rounding to 16 or 32 bits."""
         added = self.c != "none" or self.bias != "none" or self.activation != "none" or self.amax
@@ -255,7 +265,8 @@ class Config(WgmmaConfig):
     def fixed_bytes(self) -> int:
         """Shared memory that does not grow with the number of stages."""
         barriers = PARTIALS_BARRIER_BYTES if self.split_k > 1 else 0
-        return self.staging_bytes + self.partials_bytes + barriers
+        vectors = self.warpgroups * self.vectors_bytes
+        return self.staging_bytes + self.partials_bytes + vectors + barriers
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.

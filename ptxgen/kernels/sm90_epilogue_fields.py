@@ -35,13 +35,18 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     deferred = config.store == "deferred"
     turns = 2 if config.gated else 1
     chunks = [] if config.store == "global" else staged_chunks(d, config.d_tile_n, results, turns)
+    chunks = [{**chunk, "stages_scales": False} for chunk in chunks]
+    deferred_chunks = chunks if deferred else []
     return {
         "defers_store": deferred,
         "if_held": "@%holds_tile " if deferred else "",
         "issues": "%issues" if deferred else "%stores_d",
-        "chunks_in_mainloop": chunks if deferred else [],
+        "chunks_in_mainloop": [
+            {**chunk, "stages_scales": config.stages_scales and not chunk["index"]}
+            for chunk in deferred_chunks
+        ],
         "chunks_after_tile": [] if deferred else chunks,
-        "chunks_after_kernel": chunks if deferred else [],
+        "chunks_after_kernel": deferred_chunks,
         "held": [f"%held{i}_" for i in range(len(results))] if d.bytes < 4 else [],
         "held_registers": config.d_tile_n * d.bytes // 8,
         "d_bytes": d.bytes,
@@ -68,6 +73,8 @@ def _values(config: Config) -> dict[str, object]:
         f"value_{config.activation}": config.activation != "none" and not config.gated,
     }
     parts = ["scale_none" if config.block_scaled else f"scale_{config.scale}"]
+    if config.stages_scales:
+        parts = ["scale_rowcol_staged"]
     parts += [name for name, needed in used.items() if needed]
     used_of_d = {"value_amax": config.amax, "value_d_scale": config.d_scale == "tensor"}
     d_parts = [name for name, needed in used_of_d.items() if needed]

@@ -3,7 +3,7 @@
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_epilogue_fields import epilogue_fields, groups_of, shares_of, spans_of
-from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields
+from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields, vector_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import CHUNK_BYTES, MMA_M
@@ -49,6 +49,7 @@ def fields(config: Config) -> dict[str, object]:
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
         **split_fields(config, regions),
+        **vector_fields(config, regions),
         "stages": config.stages,
         "stage_bytes": config.stage_bytes,
         "stage_units": config.stage_bytes >> 4,

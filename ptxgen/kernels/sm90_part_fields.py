@@ -2,6 +2,7 @@
 
 from ptxgen.kernels.promotion_fields import mover_fields, promotion_fields, scale_block_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
+from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import MMA_M
 from ptxgen.problem import SCALE_BLOCK
 
@@ -33,6 +34,42 @@ def block_scale_fields(config: Config, regions: dict[str, int]) -> dict[str, obj
             "entries": entries_b, "offset": offset_b,
         },
     }  # fmt: skip
+
+
+def vector_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What staging the scales of rows and columns prints."""
+    num_rows = config.tile_m // config.warpgroups
+    return {
+        "stages_scales": config.stages_scales,
+        # deferred: the tile before is stored, so has read its scales, once this one's loop runs
+        "stages_scales_first": config.stages_scales and config.store != "deferred",
+        "vectors_bytes": config.vectors_bytes,
+        "vectors_offset": regions.get("vectors", 0),
+        "row_vector": _vector("%scale_a", "%m", num_rows, 0),
+        "column_vector": _vector("%scale_b", "%n", config.tile_n, 4 * num_rows),
+    }
+
+
+def _vector(pointer: str, length: str, num_entries: int, offset: int) -> dict[str, object]:
+    """A vector's part that a warpgroup stages, an entry per thread in each round of copies.
+
+    offset: bytes to where it is staged. threads: that copy in this round, if not all.
+    """
+    return {
+        "pointer": pointer,
+        "length": length,
+        "offset": offset,
+        "rounds": [
+            {
+                "first": first,
+                "offset": offset + 4 * first,
+                "threads": num_entries - first,
+                "is_partial": num_entries - first < WARPGROUP_THREADS,
+                "if_copies": "@%copies " if num_entries - first < WARPGROUP_THREADS else "",
+            }
+            for first in range(0, num_entries, WARPGROUP_THREADS)
+        ],
+    }
 
 
 def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:

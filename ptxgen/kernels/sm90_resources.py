@@ -12,6 +12,10 @@ def smem_map(config: Config) -> tuple[SmemRegion, ...]:
     return ring_map(config, (
         ("partials", config.partials_bytes, "partial sums of this CTA's K"),
         config.staging_region,
+        (
+            "vectors", config.warpgroups * config.vectors_bytes,
+            "scales of rows, then of columns, per consumer warpgroup",
+        ),
         ("scales", config.scales_bytes * config.stages, "block scales, A then B, per stage"),
         *config.ring_regions,
         ("partials_full", barrier_bytes, "mbarriers: partial sums written; partial sums read"),
