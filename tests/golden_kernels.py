@@ -89,7 +89,9 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
     """All of them by file name."""
     return {
         "gemm_sm90_fast": Golden("sm_90a", FP8, {**SMALL, "store": "tma"}),
-        "gemm_sm90_deferred": Golden("sm_90a", FP8, {**SMALL, "store": "deferred"}),
+        "gemm_sm90_deferred": Golden(
+            "sm_90a", {**FP8, "scale": "rowcol"}, {**SMALL, "store": "deferred"}
+        ),
         "gemm_sm90_promoted": Golden("sm_90a", {**FP8, "accumulate": "promoted"}, AHEAD),
         "gemm_sm90_block": Golden("sm_90a", BLOCK, AHEAD),
         "gemm_sm90_cluster": Golden("sm_90a", FP8, {**SMALL, "store": "tma", "cluster_m": 2}),

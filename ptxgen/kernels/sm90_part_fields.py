@@ -41,7 +41,7 @@ def vector_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
     num_rows = config.tile_m // config.warpgroups
     return {
         "stages_scales": config.stages_scales,
-        # deferred: the tile before is stored, so has read its scales, once this one's loop runs
+        # before the main loop, unless the tile before may still read its scales there
         "stages_scales_first": config.stages_scales and config.store != "deferred",
         "vectors_bytes": config.vectors_bytes,
         "vectors_offset": regions.get("vectors", 0),
