@@ -19,13 +19,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.deepgemm_config import FAMILIES, Problem, best_configs
+from benchmarks.deepgemm_config import FAMILIES, Config, Problem, best_configs
 from benchmarks.deepgemm_launch import describe, instantiation
 from ptxgen.benchmark import grouped_sets, sets
 from ptxgen.benchmark.deepgemm import INDEX, SCHEMA, problem_key
@@ -56,20 +55,33 @@ def problems_of(names: Sequence[str], shapes: Sequence[str], bf16: bool) -> Iter
 
 
 def compile_kernel(
-    nvcc: str, includes: Sequence[Path], source: str, target: Path, suffix: str
-) -> None:
-    """Compile one instantiation into `target`; suffix: cubin or ptx.
+    nvcc: str, includes: Sequence[Path], source: str, folder: Path, name: str,
+    suffixes: Sequence[str],
+) -> None:  # fmt: skip
+    """Compile one instantiation into `folder`, once for each suffix (cubin, ptx) not there yet.
 
     Raises: RuntimeError with what nvcc said.
     """
-    with tempfile.TemporaryDirectory() as folder:  # DeepGEMM compiles in an empty one, too
-        text, made = Path(folder, "kernel.cu"), Path(folder, f"kernel.{suffix}")
-        text.write_text(source, encoding="utf-8")
-        command = [nvcc, text, f"-{suffix}", "-o", made, *FLAGS, *(f"-I{x}" for x in includes)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-        if done.returncode:
-            raise RuntimeError(f"nvcc failed on\n{source}\n{done.stderr[-2000:]}")
-        target.write_bytes(made.read_bytes())
+    for suffix in suffixes:
+        target = folder / f"{name}.{suffix}"
+        if target.exists():
+            continue
+        with tempfile.TemporaryDirectory() as empty:  # as DeepGEMM does
+            text, made = Path(empty, "kernel.cu"), Path(empty, f"kernel.{suffix}")
+            text.write_text(source, encoding="utf-8")
+            command: list[str | Path] = [
+                nvcc,
+                text,
+                f"-{suffix}",
+                "-o",
+                made,
+                *FLAGS,
+                *(f"-I{x}" for x in includes),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=empty)
+            if done.returncode:
+                raise RuntimeError(f"nvcc failed on\n{source}\n{done.stderr[-2000:]}")
+            target.write_bytes(made.read_bytes())
 
 
 def entry_of(cubin: Path) -> str:
@@ -81,55 +93,44 @@ def entry_of(cubin: Path) -> str:
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """Compile what is missing, and write the index."""
+    """Compile what is missing, and write the index after each kernel."""
     nvcc, folder = arguments.nvcc, arguments.output
     folder.mkdir(parents=True, exist_ok=True)
     cutlass = arguments.cutlass or arguments.deepgemm / "third-party" / "cutlass"
-    includes = [arguments.deepgemm / "deep_gemm" / "include", cutlass / "include"]
+    includes = [
+        x.resolve() for x in (arguments.deepgemm / "deep_gemm/include", cutlass / "include")
+    ]
     version = _output(nvcc, "--version").strip().splitlines()[-1]
     suffixes = ("cubin", "ptx") if arguments.ptx else ("cubin",)
-    wanted: dict[str, list[tuple[Problem, int, Any]]] = {}
-    sources: dict[str, str] = {}
-    for problem in dict.fromkeys(problems_of(arguments.sets, arguments.shapes, arguments.bf16)):
+    uses: dict[str, list[tuple[Problem, int, Config]]] = {}
+    """Problems by the source of the kernel that serves them."""
+    problems = problems_of(arguments.sets, arguments.shapes, arguments.bf16)
+    for problem in dict.fromkeys(problems):
         for rank, config in enumerate(best_configs(problem, arguments.plausible)):
-            source = instantiation(problem, config)
-            digest = hashlib.sha256(f"{version}{FLAGS}{source}".encode()).hexdigest()[:12]
-            name = f"{FAMILIES[problem.family].kernel}-{digest}"
-            sources[name] = source
-            wanted.setdefault(name, []).append((problem, rank, config))
+            uses.setdefault(instantiation(problem, config), []).append((problem, rank, config))
     index = folder / INDEX
-    kernels = {} if not index.exists() else _read(index)
+    entries = _read(index) if index.exists() else {}
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        jobs = {
-            pool.submit(compile_kernel, nvcc, includes, sources[name], target, suffix): name
-            for name in wanted
-            for suffix in suffixes
-            if not (target := folder / f"{name}.{suffix}").exists()
-        }
-        print(f"{len(wanted)} kernels, {len(jobs)} to compile", file=sys.stderr)
-        waiting = {name: list(jobs.values()).count(name) for name in wanted}
-        ready = [name for name, count in waiting.items() if not count]
-        for done in chain([None], as_completed(jobs)):
-            if done is not None:
-                done.result()
-                waiting[jobs[done]] -= 1
-                ready = [jobs[done]] if not waiting[jobs[done]] else []
-            for name in ready:
-                entry = entry_of(folder / f"{name}.cubin")
-                for problem, rank, config in wanted[name]:
-                    launch = json.loads(describe(problem, config, entry).to_json())
-                    kernels[json.dumps([asdict(problem), rank])] = {
-                        "problem": asdict(problem), "rank": rank, "config": asdict(config),
-                        "cubin": f"{name}.cubin", "launch": launch,
-                    }  # fmt: skip
-                print(f"{name}: {len(wanted[name])} problems", file=sys.stderr)
-            text = {
-                "schema": SCHEMA,
-                "deepgemm": arguments.commit,
-                "nvcc": version,
-                "kernels": list(kernels.values()),
-            }
-            index.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+        jobs = {}
+        for source, served in uses.items():
+            digest = hashlib.sha256(f"{version}{FLAGS}{source}".encode()).hexdigest()[:12]
+            name = f"{FAMILIES[served[0][0].family].kernel}-{digest}"
+            job = pool.submit(compile_kernel, nvcc, includes, source, folder, name, suffixes)
+            jobs[job] = name, served
+        for count, job in enumerate(as_completed(jobs), 1):
+            job.result()
+            name, served = jobs[job]
+            entry = entry_of(folder / f"{name}.cubin")
+            for problem, rank, config in served:
+                launch = json.loads(describe(problem, config, entry).to_json())
+                entries[_place(asdict(problem), rank)] = {
+                    "problem": asdict(problem), "rank": rank, "config": asdict(config),
+                    "cubin": f"{name}.cubin", "launch": launch,
+                }  # fmt: skip
+            written = {"schema": SCHEMA, "deepgemm": arguments.commit, "nvcc": version,
+                       "kernels": list(entries.values())}  # fmt: skip
+            index.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+            print(f"{count} of {len(jobs)}: {name}, {len(served)} problems", file=sys.stderr)
     return 0
 
 
@@ -139,8 +140,14 @@ def grouped_problem(case: grouped_sets.GroupedCase) -> Problem:
 
 
 def _read(index: Path) -> dict[str, Any]:
+    """Entries of an index by their place."""
     entries = json.loads(index.read_text(encoding="utf-8"))["kernels"]
-    return {json.dumps([x["problem"], x["rank"]]): x for x in entries}
+    return {_place(x["problem"], x["rank"]): x for x in entries}
+
+
+def _place(problem: dict[str, Any], rank: int) -> str:
+    """What an entry of the index is found by."""
+    return json.dumps([problem, rank])
 
 
 def _output(*command: str) -> str:
