@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
-from ptxgen.operand_buffers import RASTER_M_TILES
 from ptxgen.problem import PROMOTION_K, Gemm
+from ptxgen.raster import RASTER_M_TILES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,6 @@ from ptxgen.launch import Buffer
 from ptxgen.problem import MICRO_SCALES, Gemm
 from ptxgen.scale_tiles import packed_scale_bytes
 
-RASTER_M_TILES = 8
-"""Tiles along M that run side by side, so that their tiles of B are read from L2."""
-
 
 def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
     """A, B and D, the sizes of groups where the device counts them, and the scales if any."""

@@ -3,10 +3,11 @@
 from ptxgen.dtypes import dtype
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
-from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
+from ptxgen.operand_buffers import operand_buffers
 from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Barrier
 from ptxgen.problem import Gemm
+from ptxgen.raster import raster_fields, raster_height, raster_params
 from ptxgen.tcgen05_config import (
     ANSWER_BYTES,
     ANSWERS,
@@ -123,7 +124,7 @@ def launch(
         Param("num_m_tiles", "u32", num_m_tiles),
         Param("num_n_tiles", "u32", num_n_tiles),
         Param("num_tiles", "u32", num_tiles),
-        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_rows)),
+        *raster_params(num_m_tiles, num_n_tiles, raster_height(config.cluster_rows)),
         Param("alpha", "f32", problem.alpha),
     ]
     return Launch(
@@ -211,6 +212,7 @@ def _cluster_fields(config: Tcgen05Config) -> dict[str, object]:
     a_mask = sum(1 << (n * cluster_m) for n in range(config.cluster_columns))
     pair_bits = (1 << group) - 1
     return {
+        **raster_fields(raster_height(cluster_m)),
         "cluster_ctas": config.cluster_ctas,
         "cluster_shift": config.cluster_ctas.bit_length() - 1,
         "cluster_ranks": list(range(config.cluster_ctas)),

@@ -34,6 +34,7 @@ LAYERS = (
         "operand_maps",
         "config_rules",
         "operand_buffers",
+        "raster",
         "warp_tiles",
         "warp_schedule",
         "warp_scales",

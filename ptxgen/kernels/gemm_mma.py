@@ -30,9 +30,10 @@ from ptxgen.kernels.gemm_mma_operands import check_operands, widest_access
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
 from ptxgen.micro_kinds import MICRO_KINDS
-from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
+from ptxgen.operand_buffers import operand_buffers
 from ptxgen.plans import Plan, product_text
 from ptxgen.problem import FP8, MICRO_SCALES, PROMOTION_K, Gemm
+from ptxgen.raster import RASTER_M_TILES
 from ptxgen.scale_tiles import ATOM_SCALES, num_atoms
 from ptxgen.warp_schedule import (
     BLOCK_REGISTERS,

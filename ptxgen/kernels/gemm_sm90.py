@@ -16,10 +16,11 @@ from ptxgen.kernels.sm90_resources import barriers, smem_map
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
-from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
+from ptxgen.operand_buffers import operand_buffers
 from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
+from ptxgen.raster import raster_height, raster_params
 
 __all__ = [
     "NAME", "NUM_SMS", "SWIZZLES", "TARGET", "TARGETS", "UNIT", "Config", "check_operands",
@@ -115,7 +116,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         Param("num_m_tiles", "u32", num_m_tiles),
         Param("num_n_tiles", "u32", num_n_tiles),
         Param("num_tiles", "u32", num_tiles),
-        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
+        *raster_params(num_m_tiles, num_n_tiles, raster_height(config.cluster_m)),
         Param("alpha", "f32", problem.alpha),
     ]
     return Launch(

@@ -108,11 +108,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "clears_a": config.clears_a,
         "clear_step": 16 * config.cta_threads,
         "cleared": [
-            {
-                "offset": regions[f"a[{i}]"],
-                "end": regions[f"a[{i}]"] + a_tile.nbytes,
-            }
-            for i in range(config.stages)
+            {"offset": regions["a[0]"], "end": regions["a[0]"] + a_tile.nbytes},
         ],
         "trims_k": config.trims_k,
         "clips": config.mode in ("batched", "kgrouped"),

@@ -6,8 +6,9 @@ from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.agreement import index_kind
 from ptxgen.launch import Launch, Param
-from ptxgen.operand_buffers import RASTER_M_TILES, operand_buffers
+from ptxgen.operand_buffers import operand_buffers
 from ptxgen.problem import BLOCK_SCALES
+from ptxgen.raster import raster_height
 
 
 def grouped_launch(
@@ -33,7 +34,7 @@ def grouped_launch(
         Param("n", "u32", problem.n),
         Param("num_k_tiles", "u32", -(-problem.k // config.tile_k)),
         Param("num_n_tiles", "u32", -(-problem.n // (config.tile_n * config.cluster_n))),
-        Param("raster_m_tiles", "u32", max(1, RASTER_M_TILES // config.cluster_m)),
+        Param("raster_m_tiles", "u32", raster_height(config.cluster_m)),
         Param("alpha", "f32", problem.alpha),
     ]
     return Launch(

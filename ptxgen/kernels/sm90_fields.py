@@ -8,6 +8,7 @@ from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import CHUNK_BYTES, MMA_M
 from ptxgen.plans import product_text
+from ptxgen.raster import raster_fields, raster_height
 
 
 def fields(config: Config) -> dict[str, object]:
@@ -37,6 +38,7 @@ def fields(config: Config) -> dict[str, object]:
         "what": product_text(config.scale),
         "a": a_tile,
         "b": b_tile,
+        **raster_fields(raster_height(config.cluster_m)),
         "cta_threads": config.cta_threads,
         "cluster_ctas": config.cluster_ctas,
         "cluster_mask": (1 << config.cluster_m * config.cluster_n) - 1,
@@ -63,10 +65,9 @@ def fields(config: Config) -> dict[str, object]:
         "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
         "cleared": [
             {
-                "offset": regions[f"a[{i}]"] + chunk + config.a_rows * a_tile.pitch_bytes,
-                "end": regions[f"a[{i}]"] + chunk + a_tile.chunk_bytes,
+                "offset": regions["a[0]"] + chunk + config.a_rows * a_tile.pitch_bytes,
+                "end": regions["a[0]"] + chunk + a_tile.chunk_bytes,
             }
-            for i in range(config.stages)
             for chunk in range(0, a_tile.nbytes, a_tile.chunk_bytes)
         ],
         "warpgroup_rows": config.tile_m // config.warpgroups,
