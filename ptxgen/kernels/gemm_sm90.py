@@ -88,7 +88,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     staging = DStaging(dtype(config.d), config.d_tile_n)
     params = [
-        Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_box, swizzle)),
+        Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
         Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
     ]
     if config.store != "global":

@@ -12,7 +12,7 @@ from ptxgen.kernels.agreement import check_known, static_fields
 from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_operands import check_formats
 from ptxgen.kernels.wgmma_config import MAX_STAGES
-from ptxgen.layout import MMA_M, align_up
+from ptxgen.layout import align_up
 from ptxgen.operand_maps import d_fits_tma
 from ptxgen.problem import Gemm
 
@@ -56,8 +56,7 @@ def few_rows(m: int) -> int:
 
 def with_few_rows(config: Config, rows: int) -> Config:
     """The config, with only so many rows of A loaded if it can."""
-    can = config.tile_m == MMA_M and not config.multicasts and config.a_tile.k_major
-    return replace(config, a_rows=rows if can else 0)
+    return replace(config, a_rows=rows if config.can_load_few_rows else 0)
 
 
 def _tile_n_candidates(problem: Gemm) -> list[int]:
@@ -111,12 +110,15 @@ def _grid(
                 "cluster_m": cluster_m, "cluster_n": cluster_n, "split_k": split_k,
                 "swizzle_bytes": swizzle_bytes, "store": store,
             }  # fmt: skip
-            ring = (tile_m, tile_n, warpgroups, swizzle_bytes, store == "global", split_k > 1)
+            config = Config(**fields)
+            if base.a_rows:
+                config = with_few_rows(config, base.a_rows)
+            ring = (
+                tile_m, tile_n, warpgroups, swizzle_bytes, store == "global", split_k > 1,
+                config.a_rows,
+            )  # fmt: skip
             if ring not in most:
                 limit = MAX_STAGES if tile_m == 64 else MOST_STAGES
-                most[ring] = with_most_stages(Config(**fields), limit).stages
-            config = Config(**{**fields, "stages": most[ring]})
-            found.append(
-                with_refusal(with_few_rows(config, base.a_rows) if base.a_rows else config)
-            )
+                most[ring] = with_most_stages(config, limit).stages
+            found.append(with_refusal(replace(config, stages=most[ring])))
     return tuple(found)

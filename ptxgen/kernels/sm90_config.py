@@ -1,13 +1,14 @@
 """Config of gemm_sm90: what may be tuned, and which combinations are legal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxgen.config_rules import check_smem, check_tile_k, check_values
+from ptxgen.descriptors import MatrixDescriptor
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
-from ptxgen.layout import CHUNK_BYTES, MMA_M, OperandTile, align_up, operand_tile
+from ptxgen.layout import CHUNK_BYTES, CORE_ROWS, MMA_M, OperandTile, align_up, operand_tile
 from ptxgen.problem import PROMOTION_K, SCALE_BLOCK
 
 NAME = "gemm_sm90"
@@ -75,9 +76,9 @@ class Config(WgmmaConfig):
     """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
     (st.global) for addresses, strides or row lengths that TMA refuses."""
     a_rows: int = 0
-    """Rows of A that TMA loads of a tile of 64 rows, for problems that have no more: 8, 16 or 32;
-    the rest of the tile stays zero. 0: all of them. TMA takes longer for a row outside the matrix
-    than for one that it reads (measured on an H200)."""
+    """Rows of A that a tile of 64 rows has, for problems that have no more: 8, 16 or 32. wgmma
+    takes the others from what lies behind, and their sums are not stored. 0: all of them. TMA takes
+    longer for a row outside the matrix than for one that it reads (measured on an H200)."""
     scale_format: str = "f32"
     """Format of block scales in memory: f32 or ue8m0 (a byte each)."""
     dependent_launch: bool = False
@@ -235,23 +236,34 @@ class Config(WgmmaConfig):
     def a_tile(self) -> OperandTile:
         """A's tile in shared memory."""
         return operand_tile(
-            self.a, self.layout[0] == "n", self.swizzle_bytes, self.tile_m, self.tile_k,
-            self.cluster_n,
+            self.a, self.layout[0] == "n", self.swizzle_bytes, self.a_rows or self.tile_m,
+            self.tile_k, self.cluster_n,
         )  # fmt: skip
 
     @property
-    def a_box(self) -> tuple[int, int]:
-        """TMA box of A in elements, contiguous dimension first."""
-        columns, rows = self.a_tile.box
-        return columns, self.a_rows or rows
+    def a_descriptor(self) -> MatrixDescriptor:
+        """Descriptor of A's tile. Of 8 rows alone: no step, so that all 64 of wgmma are these."""
+        whole = self.a_tile.descriptor
+        return replace(whole, stride_bytes=0) if self.a_rows == CORE_ROWS else whole
+
+    @property
+    def pad_bytes(self) -> int:
+        """What wgmma reads behind A and B of a stage: it takes 64 rows of A, and where 16 or 32 are
+        loaded, it takes the others from B's bytes. What they give reaches no result."""
+        if self.a_rows in (0, CORE_ROWS):
+            return 0
+        return max(0, MMA_M * self.a_tile.pitch_bytes - self.a_tile.nbytes - self.b_tile.nbytes)
 
     @property
     def tx_bytes(self) -> int:
         """What TMA loads into one stage."""
-        loaded = self.a_tile.nbytes
-        if self.a_rows:
-            loaded = loaded // self.tile_m * self.a_rows
-        return loaded + self.b_tile.nbytes
+        return self.a_tile.nbytes + self.b_tile.nbytes
+
+    @property
+    def can_load_few_rows(self) -> bool:
+        """Whether a_rows may be other than 0."""
+        alone = self.tile_m == MMA_M and not self.multicasts
+        return alone and self.a_tile.k_major and self.swizzle_bytes == 128
 
     @property
     def b_tile(self) -> OperandTile:
@@ -296,11 +308,12 @@ class Config(WgmmaConfig):
                 f"it needs cluster 1x1 and store=global, got {self.cluster_m}x{self.cluster_n} and "
                 f"store={self.store}; try split_k=1"
             )
-        if self.a_rows and (self.tile_m != MMA_M or self.multicasts or not self.a_tile.k_major):
+        if self.a_rows and not self.can_load_few_rows:
             raise ConfigError(
-                f"a_rows={self.a_rows} needs tile_m={MMA_M}, a cluster that shares nothing and a "
-                f"K-major A, got tile_m={self.tile_m}, cluster {self.cluster_m}x{self.cluster_n} "
-                f"and layout={self.layout}; try a_rows=0"
+                f"a_rows={self.a_rows} needs tile_m={MMA_M}, a cluster that shares nothing, a "
+                f"K-major A and swizzle=128, got tile_m={self.tile_m}, cluster {self.cluster_m}x"
+                f"{self.cluster_n}, layout={self.layout} and swizzle={self.swizzle_bytes}; try "
+                "a_rows=0"
             )
         self.check_blocks("tile_m")
         check_tile_k(self)

@@ -61,18 +61,16 @@ def fields(config: Config) -> dict[str, object]:
         "empty_from_full": regions["empty"] - regions["full"],
         "d_offset": regions.get("d", 0),
         "tx_bytes": config.tx_bytes,
-        "clears_a": config.a_rows > 0,
+        "clears_pad": config.pad_bytes > 0,
         "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
         "cleared": [
-            {
-                "offset": regions["a[0]"] + chunk + config.a_rows * a_tile.pitch_bytes,
-                "end": regions["a[0]"] + chunk + a_tile.chunk_bytes,
-            }
-            for chunk in range(0, a_tile.nbytes, a_tile.chunk_bytes)
-        ],
+            {"offset": regions["pad[0]"], "end": regions["pad[0]"] + config.pad_bytes}
+        ]
+        if config.pad_bytes
+        else [],
         "warpgroup_rows": config.tile_m // config.warpgroups,
         "warpgroup_a_bytes": config.blocks_per_warpgroup * a_tile.mma_m_bytes,
-        "a_descriptor": hex(a_tile.descriptor.encode()),
+        "a_descriptor": hex(config.a_descriptor.encode()),
         "b_descriptor": hex(b_tile.descriptor.encode()),
         "mma": f"m64n{config.tile_n}k{a_tile.mma_k}.f32.{config.a}.{config.b}",
         "mma_flags": _mma_flags(config),

@@ -89,7 +89,12 @@ class WgmmaConfig:
     def stage_bytes(self) -> int:
         """Shared memory of one stage's tiles."""
         tiles = self.a_tile.nbytes, self.b_tile.nbytes
-        return sum(align_up(nbytes, TILE_ALIGNMENT) for nbytes in tiles)
+        return sum(align_up(nbytes, TILE_ALIGNMENT) for nbytes in tiles) + self.pad_bytes
+
+    @property
+    def pad_bytes(self) -> int:
+        """Shared memory behind a stage's tiles, all zeros."""
+        return 0
 
     @property
     def staging_bytes(self) -> int:
@@ -178,6 +183,9 @@ def ring_map(config: WgmmaConfig, rest: Iterable[tuple[str, int, str]]) -> tuple
         b_offset = offset + align_up(a_bytes, TILE_ALIGNMENT)
         regions.append(SmemRegion(f"a[{stage}]", offset, a_bytes, "A tile"))
         regions.append(SmemRegion(f"b[{stage}]", b_offset, b_bytes, "B tile"))
+        if config.pad_bytes:
+            pad = offset + config.stage_bytes - config.pad_bytes
+            regions.append(SmemRegion(f"pad[{stage}]", pad, config.pad_bytes, "zeros"))
     end = config.stages * config.stage_bytes
     for name, nbytes, what in rest:
         if nbytes:
