@@ -105,6 +105,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "a_qualifiers": ".multicast::cluster" if config.cluster_n > 1 else "",
         "a_operands": ", %both_ctas" if config.cluster_n > 1 else "",
         "stop": hex(STOP),
+        "publishes_late": False,
         "clears_a": config.clears_a,
         "clear_step": 16 * config.cta_threads,
         "cleared": [

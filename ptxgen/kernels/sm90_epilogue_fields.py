@@ -39,6 +39,7 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     deferred_chunks = chunks if deferred else []
     return {
         "defers_store": deferred,
+        "publishes_late": config.publishes_late,
         "if_held": "@%holds_tile " if deferred else "",
         "issues": "%issues" if deferred else "%stores_d",
         "chunks_in_mainloop": [
