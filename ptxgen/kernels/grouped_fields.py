@@ -73,6 +73,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "moves_scales": config.block_scaled,
         "stages": config.stages,
         "stage_bytes": config.stage_bytes,
+        "ring_bytes": config.stages * config.stage_bytes,
         "stage_units": config.stage_bytes >> 4,
         "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
         "full_arrivals": config.full_arrivals,

@@ -35,7 +35,14 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     deferred = config.store == "deferred"
     turns = 2 if config.gated else 1
     chunks = [] if config.store == "global" else staged_chunks(d, config.d_tile_n, results, turns)
-    chunks = [{**chunk, "stages_scales": False} for chunk in chunks]
+    chunks = [
+        {
+            **chunk,
+            "stages_scales": False,
+            "buffer_offset": DStaging.BUFFER_BYTES * i,
+        }
+        for i, chunk in enumerate(chunks)
+    ]
     deferred_chunks = chunks if deferred else []
     return {
         "defers_store": deferred,

@@ -54,6 +54,7 @@ def fields(config: Config) -> dict[str, object]:
         **vector_fields(config, regions),
         "stages": config.stages,
         "stage_bytes": config.stage_bytes,
+        "ring_bytes": config.stages * config.stage_bytes,
         "stage_units": config.stage_bytes >> 4,
         "b_offset": regions["b[0]"],
         "full_offset": regions["full"],
