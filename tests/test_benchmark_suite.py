@@ -16,7 +16,7 @@ from ptxgen import selection
 from ptxgen.benchmark import ceilings, conversion, measuring, suite
 from ptxgen.benchmark.method import Contender, Method
 from ptxgen.benchmark.peers import Peer, PeerError
-from ptxgen.benchmark.sets import BenchSet, Kind
+from ptxgen.benchmark.sets import KINDS, BenchSet
 from ptxgen.benchmark.suite import Case, cases_of, run
 from ptxgen.benchmark.workload import Workload
 from ptxgen.exact_model import exact_result
@@ -25,7 +25,7 @@ from ptxgen.launcher.properties import DeviceProperties
 from ptxgen.problem import Gemm
 
 SHAPES = BenchSet("tiny", "small enough for a CPU", ((40, 48, 128), (64, 32, 256)))
-FP8 = Kind("fp8-tensor", "e4m3", "tensor", "fast")
+FP8 = KINDS["fp8-tensor"]
 QUICK = Method(slot_s=1e-6, lead_share=0.0, settle_s=0.0, min_rounds=2, max_rounds=3)
 OURS_S, PEER_S = 2e-6, 3e-6
 
@@ -151,8 +151,12 @@ def bench(
     return run(cases, device, peers, pool, method=QUICK, measured_by="a test", **options)
 
 
-def test_report_has_every_problem_with_raw_samples_and_ratios(gpu: HostGpu, pool: Executor) -> None:
-    report = bench(gpu, pool, [peer("cublaslt_fp8_tensor_fast")])
+@pytest.mark.parametrize("name", ["fp8-tensor", "fp8-rowcol", "fp8-block"])
+def test_report_has_every_problem_with_raw_samples_and_ratios(
+    gpu: HostGpu, pool: Executor, name: str
+) -> None:
+    cases = cases_of([SHAPES], [KINDS[name]])
+    report = bench(gpu, pool, [peer("cublaslt_fp8_tensor_fast")], cases=cases)
     assert [(r["m"], r["n"], r["k"]) for r in report["results"]] == list(SHAPES.shapes)
     for result in report["results"]:
         assert result["correct"]
