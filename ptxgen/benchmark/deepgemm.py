@@ -6,6 +6,7 @@ run on the A, B and D that ours is timed on; scales are laid out as DeepGEMM tak
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ import numpy as np
 
 from ptxgen.benchmark.grouped_peers import PADDING
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
-from ptxgen.benchmark.method import Contender
+from ptxgen.benchmark.method import Contender, Method, compare
 from ptxgen.benchmark.peers import Peer, PeerError
 from ptxgen.benchmark.replay import Stopwatch, launch_contender
 from ptxgen.benchmark.workload import Workload, copy_on_device
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, DriverError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Launch
 from ptxgen.operands import Operands
@@ -30,8 +31,8 @@ SCHEMA = "ptxgen.deepgemm/1"
 INDEX = "deepgemm.json"
 SCALE_ALIGNMENT = 4
 """Scales of one block of K start at multiples of this: 16 bytes, for TMA."""
-TRIAL_REPLAYS = 3
-"""Replays that tell a problem's kernels apart, where there are several."""
+TRIAL = Method(slot_s=0.004, settle_s=0.03, min_rounds=3, max_rounds=3)
+"""Tells a problem's kernels apart, where there are several."""
 FUNCTIONS = {
     "deepgemm_fp8_1d2d": "fp8_gemm_nt",
     "deepgemm_bf16": "bf16_gemm_nt",
@@ -82,31 +83,30 @@ class Cubins:
                 f"{name}: no cubin was compiled for {_text(key)}; try "
                 "benchmarks/deepgemm_cubins.py with --shape or --set"
             )
-        buffers = _Buffers(watch.device, copies, arrays)
-        best, best_s = None, 0.0
-        try:
-            for kernel in kernels:
+        with ExitStack() as stack:
+            buffers = _Buffers(watch.device, copies, arrays)
+            stack.callback(buffers.free)
+            tried: dict[str, Contender] = {}
+            for number, kernel in enumerate(kernels):
                 image = kernel.cubin.read_bytes()
-                tried = launch_contender(name, watch, kernel.launch, image, buffers.copies)
-                seconds = tried.replay(1, TRIAL_REPLAYS) / tried.calls if len(kernels) > 1 else 0.0
-                slower = tried if best and seconds >= best_s else best
-                if slower:
-                    slower.close()
-                if slower is not tried:
-                    best, best_s = tried, seconds
-        except BaseException:
-            if best:
-                best.close()
-            buffers.free()
-            raise
-        assert best
-        graph = best.close
+                each = launch_contender(str(number), watch, kernel.launch, image, buffers.copies)
+                stack.callback(each.close)
+                tried[each.name] = each
+            best = "0"
+            if len(tried) > 1:
+                samples = compare(list(tried.values()), TRIAL)
+                best = min(samples, key=lambda rank: samples[rank].median)
+            stack.pop_all()
+        for each in tried.values():
+            if each.name != best:
+                each.close()
+        graph = tried[best]
 
         def close() -> None:
-            graph()
+            graph.close()
             buffers.free()
 
-        return replace(best, close=close)
+        return replace(graph, name=name, close=close)
 
 
 class _Buffers:
@@ -115,18 +115,25 @@ class _Buffers:
     def __init__(
         self, device: Any, copies: Sequence[Mapping[str, int]], arrays: Mapping[str, Array]
     ) -> None:
+        """Raises: DriverError, e.g. for want of memory."""
         self._device = device
         self._allocations: list[int] = []
-        extra: list[dict[str, int]] = [{} for _ in copies]
-        for name, content in arrays.items():
-            raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-            for copy in extra:
-                copy[name] = device.alloc(raw.nbytes)
-                self._allocations.append(copy[name])
-            device.write(extra[0][name], raw.data)
-            for copy in extra[1:]:
-                copy_on_device(device, copy[name], extra[0][name], raw.nbytes)
-        self.copies = [{**shared, **own} for shared, own in zip(copies, extra, strict=True)]
+        self.copies = [dict(copy) for copy in copies]
+        try:
+            for name, content in arrays.items():
+                self._add(name, np.ascontiguousarray(content).reshape(-1).view(np.uint8))
+        except DriverError:
+            self.free()
+            raise
+
+    def _add(self, name: str, raw: Array) -> None:
+        for copy in self.copies:
+            copy[name] = self._device.alloc(raw.nbytes)
+            self._allocations.append(copy[name])
+        first = self.copies[0][name]
+        self._device.write(first, raw.data)
+        for copy in self.copies[1:]:
+            copy_on_device(self._device, copy[name], first, raw.nbytes)
 
     def free(self) -> None:
         while self._allocations:
