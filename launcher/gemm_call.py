@@ -83,8 +83,8 @@ def gemm(
     device: for numpy arrays, where to run: "emulator", a GPU index (default: the current one), or
     a Device. Device arrays run where they are.
     config: a kernel's Config; None = chosen for the problem and the GPU.
-    batch_invariant: choose the config by N and K alone, so that the bits of a row of D do not
-    depend on M.
+    batch_invariant: sum K in parts that are chosen by N and K alone, so that the bits of a row of D
+    do not depend on M.
     dependent_launch: let the kernel start before the one before it on the stream ends, and wait for
     its end only before it reads A and writes D. B and scale_b must not be that kernel's output.
 
@@ -226,11 +226,11 @@ def _config(wanted: Wanted, gpu: GpuDevice | None) -> Any:
     from ptxgen.selection import BATCH_INVARIANT_M
 
     config, problem = wanted.config, wanted.problem
-    if wanted.batch_invariant:
-        problem = replace(problem, m=BATCH_INVARIANT_M)
     if config is None and gpu is not None:
-        config = _chosen_config(problem, gpu)
+        config = _chosen_config(problem, gpu, wanted.batch_invariant)
     if config is None:
+        if wanted.batch_invariant:
+            problem = replace(problem, m=BATCH_INVARIANT_M)
         config = default_config(problem, gpu.properties.arch if gpu else None)
     if not wanted.dependent_launch:
         return config
@@ -241,7 +241,7 @@ def _config(wanted: Wanted, gpu: GpuDevice | None) -> Any:
     return replace(config, dependent_launch=True)
 
 
-def _chosen_config(problem: Gemm, gpu: GpuDevice) -> Any:
+def _chosen_config(problem: Gemm, gpu: GpuDevice, batch_invariant: bool) -> Any:
     """The config that was measured or is predicted to be the fastest on `gpu`; None for a GPU model
     of which we know no rates.
 
@@ -253,4 +253,6 @@ def _chosen_config(problem: Gemm, gpu: GpuDevice) -> Any:
         model = model_of(gpu.name, gpu.properties.num_sms)
     except ConfigError:
         return None
-    return choose(problem, model) if model.arch == gpu.properties.arch else None
+    if model.arch != gpu.properties.arch:
+        return None
+    return choose(problem, model, batch_invariant=batch_invariant)

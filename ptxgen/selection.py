@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ from ptxgen.cost_model import FITTED_ARCHS, Cost, Traits, estimate, estimates
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
-from ptxgen.kernels import kernel_for, target_fields
+from ptxgen.kernels import k_parts, kernel_for, target_fields, unit_of
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import (
     Environment,
@@ -28,7 +29,12 @@ from ptxgen.tuning_table import (
 
 DEFAULT_GPU = "H200"
 BATCH_INVARIANT_M = 256
-"""The m for which a batch-invariant config is chosen, whatever m is."""
+"""The m for which a default config is made that must not look at m."""
+INVARIANT_M = (1, 16, 64, 256, 1024, 4096)
+"""Numbers of rows among which one way of summing K is chosen for all."""
+Sums = tuple[tuple[tuple[int, int], ...], str]
+"""What the bits of a row of D depend on beside the operands: the parts of K, and the Tensor Core's
+instruction. Tiles, clusters and stages leave them as they are."""
 STEP_FIELDS = ("tile_m", "cluster_m", "cluster_n", "warpgroups", "cta_group", "accumulators",
                "scheduler", "warps_m", "warps_n")  # fmt: skip
 """Fields of the kernels' Configs of which neighbours differ in one."""
@@ -110,7 +116,8 @@ def choose(
 ) -> Any:
     """The config for `problem` on `device`: a Config of the kernel that serves it.
 
-    batch_invariant: one config per n and k, chosen without looking at m.
+    batch_invariant: one that sums K in parts chosen without looking at m, so that the bits of a row
+    of D do not depend on m.
 
     Raises: ConfigError if no kernel or config serves the problem.
     """
@@ -132,9 +139,45 @@ def choice(
     Raises: ConfigError if no kernel or config serves the problem.
     """
     gpu = gpu_model(device) if isinstance(device, str) else device
+    sums = None
     if batch_invariant:
-        problem = replace(problem, m=BATCH_INVARIANT_M)
-    return _choice(problem, gpu, environment or Environment(gpu.name))
+        sums = invariant_sums(replace(problem, m=BATCH_INVARIANT_M), gpu)
+    return _choice(problem, gpu, environment or Environment(gpu.name), sums)
+
+
+def sums_of(config: Any, problem: Gemm) -> Sums:
+    """How `config` sums K."""
+    return k_parts(config, problem), unit_of(config)
+
+
+@lru_cache(maxsize=1024)
+def invariant_sums(problem: Gemm, gpu: GpuModel) -> Sums:
+    """The way of summing K that costs the least, as the model sees it, over all INVARIANT_M.
+
+    That is the least product over them of the time with the best config that sums so, over the time
+    with the best of all. It looks at no table, since tables have some m and others not.
+
+    Raises: ConfigError if no kernel or config serves the problem.
+    """
+    if gpu.arch not in FITTED_ARCHS:
+        return sums_of(_default(problem, gpu), problem)
+    excess: dict[Sums, list[float]] = {}
+    for m in INVARIANT_M:
+        best: dict[Sums, float] = {}
+        for entry in rank(replace(problem, m=m), gpu):
+            best.setdefault(sums_of(entry.config, problem), entry.cost.total)
+        for sums, seconds in best.items():
+            excess.setdefault(sums, []).append(seconds / min(best.values()))
+    for_all = {sums: prod(x) for sums, x in excess.items() if len(x) == len(INVARIANT_M)}
+    if not for_all:
+        raise ConfigError(f"no way of summing K serves every M with {problem}")
+    return min(for_all, key=lambda sums: for_all[sums])
+
+
+def _default(problem: Gemm, gpu: GpuModel) -> Any:
+    """The default config of the kernel that serves `problem`."""
+    module = kernel_for(problem, gpu.arch)
+    return module.default_config(problem, **target_fields(module, gpu.arch))
 
 
 def given(problem: Gemm, config: Any, gpu: GpuModel) -> Choice:
@@ -219,10 +262,11 @@ def _rows_each(config: Any) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _choice(problem: Gemm, gpu: GpuModel, environment: Environment) -> Choice:
+def _choice(problem: Gemm, gpu: GpuModel, environment: Environment, sums: Sums | None) -> Choice:
+    """sums: how the config must sum K; None = in any way."""
     module = kernel_for(problem, gpu.arch)
     for source, rows in _sources(problem, gpu):
-        found = _usable(module, problem, rows, environment)
+        found = _usable(module, problem, rows, environment, sums)
         if found is None:
             continue
         row, config, differences = found
@@ -234,7 +278,7 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment) -> Choice:
             estimate(problem, config, gpu), row.seconds,
         )  # fmt: skip
     if gpu.arch not in FITTED_ARCHS:
-        config = module.default_config(problem, **target_fields(module, gpu.arch))
+        config = _default(replace(problem, m=BATCH_INVARIANT_M) if sums else problem, gpu)
         return Choice(
             module.NAME, config, "default",
             f"the default of {module.NAME}: the model was fitted to {', '.join(FITTED_ARCHS)}, and "
@@ -247,6 +291,8 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment) -> Choice:
             f"no config of {module.NAME} serves {problem}; the first of {len(refused)} refusals: "
             f"{refused[0].reason if refused else 'none was tried'}"
         )
+    if sums:
+        ranked = [entry for entry in ranked if sums_of(entry.config, problem) == sums]
     best = ranked[0]
     return Choice(
         module.NAME, best.config, "model",
@@ -271,8 +317,9 @@ def _sources(problem: Gemm, gpu: GpuModel) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _usable(
-    module: ModuleType, problem: Gemm, rows: list[Row], environment: Environment
-) -> tuple[Row, Any, tuple[str, ...]] | None:
+    module: ModuleType, problem: Gemm, rows: list[Row], environment: Environment,
+    sums: Sums | None,
+) -> tuple[Row, Any, tuple[str, ...]] | None:  # fmt: skip
     """The fastest row that was measured with this kernel text in this environment, else the
     fastest whose config is still legal; with what is different about it."""
     fallback = None
@@ -281,7 +328,7 @@ def _usable(
         if row.seconds is None or row.kernel != module.NAME or tried == ROWS_TRIED:
             continue
         config = _config(module, problem, row)
-        if config is None:
+        if config is None or (sums and sums_of(config, problem) != sums):
             continue
         tried += 1
         differences = row.differences(environment)

@@ -106,11 +106,28 @@ def test_a_measurement_of_one_shape_says_nothing_of_another(table: TuningTable) 
     assert selection.choice(replace(PROBLEM, m=PROBLEM.m + 1)).source == "model"
 
 
-def test_batch_invariance_fixes_one_config_for_all_m(table: TuningTable) -> None:
-    chosen = {
-        selection.choose(replace(PROBLEM, m=m), batch_invariant=True) for m in (1, 64, 300, 8192)
-    }
-    assert len(chosen) == 1
+@pytest.mark.parametrize("shape", [(2224, 3344), (576, 7168), (7168, 2048)])
+def test_batch_invariance_fixes_the_parts_of_k_for_all_m(
+    table: TuningTable, shape: tuple[int, int]
+) -> None:
+    n, k = shape
+    problems = [replace(PROBLEM, m=m, n=n, k=k, a_stride=0, b_stride=0, d_stride=0)
+                for m in (1, 17, 64, 128, 300, 8192)]  # fmt: skip
+    configs = [selection.choose(problem, batch_invariant=True) for problem in problems]
+    assert len({selection.sums_of(c, p) for c, p in zip(configs, problems, strict=True)}) == 1
+    assert configs[0].tile_m < configs[-1].tile_m
+
+
+def test_batch_invariance_passes_over_faster_measured_configs_that_sum_otherwise(
+    table: TuningTable,
+) -> None:
+    split = gemm_sm90.default_config(PROBLEM, tile_m=64, tile_n=64, split_k=2)
+    assert len(selection.invariant_sums(PROBLEM, H200)[0]) == 1
+    table.put(row_of(split, 1e-6))
+    table.put(row_of(other_config(), 2e-6))
+    selection.forget()
+    assert selection.choose(PROBLEM) == split
+    assert selection.choose(PROBLEM, batch_invariant=True) == other_config()
 
 
 def test_a_table_that_cannot_be_read_is_said_and_done_without(
