@@ -8,7 +8,7 @@ import pytest
 from tensor_boxes import RNG, make_map
 
 from ptxgen.emulator.addresses import SMEM_WINDOW_END
-from ptxgen.emulator.box import box_shape, global_footprint, smem_footprint
+from ptxgen.emulator.box import box_shape, select_store, smem_footprint
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.memory import POISON, SharedMemory
 from ptxgen.emulator.swizzle import PERIOD_BYTES, swizzle
@@ -200,10 +200,9 @@ def test_store_writes_whole_16_byte_units_past_the_last_element() -> None:
     rows = memory.read(address, 3 * 144).reshape(3, 144)
     assert (rows[:, :128] == 7).all()
     assert not rows[:, 128:].any()
-    assert [int(a) for a in global_footprint(m, (0, 0), stored=True)[0]] == [
-        address + 144 * row for row in range(3)
-    ]
-    assert global_footprint(m, (0, 0), stored=True)[1] == 128
+    pieces, size = select_store(m, (0, 0))[1].in_units().footprint
+    assert [int(a) for a in pieces] == [address + 144 * row for row in range(3)]
+    assert size == 128
 
 
 def test_load_fills_from_the_first_element_outside() -> None:

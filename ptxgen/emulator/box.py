@@ -24,8 +24,8 @@ Offsets = NDArray[np.int64]
 SMEM_ALIGNMENT = 128
 """Of a box in shared memory; anything less is error 716 on an H200."""
 STORE_UNIT = 16
-"""Bytes that a TMA store writes whole or not at all along the inner dimension; loads fill element
-by element. A reduction was not measured and is taken to stop at the last element."""
+"""Bytes that a TMA store or reduction writes whole or not at all along the inner dimension; loads
+fill element by element."""
 _PERIOD = 1024
 """A multiple of every swizzle period."""
 
@@ -118,6 +118,14 @@ class Selection:
         width = -(-(self.last - self.first) // STORE_UNIT) * STORE_UNIT
         return Selection(self.sources, self.inside, self.first, self.first + width)
 
+    @property
+    def footprint(self) -> tuple[Offsets, int]:
+        """Bytes of global memory: (addresses, size of each)."""
+        rows = self.sources if self.inside is None else self.sources[self.inside]
+        if self.last <= self.first:
+            rows = rows[:0]
+        return rows + self.first, self.last - self.first
+
 
 def origin_of_whole_box(
     tensor_map: DecodedMap, shape: BoxShape, coordinates: Sequence[int]
@@ -162,12 +170,22 @@ def check_coordinates(tensor_map: DecodedMap, coordinates: Sequence[int]) -> Non
         )
 
 
-def select_store(tensor_map: DecodedMap, coordinates: Sequence[int]) -> tuple[BoxShape, Selection]:
-    check_coordinates(tensor_map, coordinates)
+def check_store(
+    tensor_map: DecodedMap, coordinates: Sequence[int], *, scatter: bool = False
+) -> None:
+    """Check the coordinates of a store or reduction; of a `scatter` they are column and four rows.
+
+    Raises: EmulationError (check_coordinates; negative coordinates, 715).
+    """
+    check_coordinates(tensor_map, coordinates[:2] if scatter else coordinates)
     if min(coordinates) < 0:
         raise EmulationError(
             f"a TMA store needs coordinates >= 0, got {tuple(coordinates)} (error 715)"
         )
+
+
+def select_store(tensor_map: DecodedMap, coordinates: Sequence[int]) -> tuple[BoxShape, Selection]:
+    check_store(tensor_map, coordinates)
     shape = box_shape(tensor_map)
     return shape, select(tensor_map, shape, coordinates, shape.row_steps)
 
@@ -221,20 +239,6 @@ def smem_footprint(
     return _units(m.swizzle, rows, row_bytes, pitch, offset % _PERIOD) * unit + (
         offset - offset % _PERIOD
     ), unit
-
-
-def global_footprint(
-    tensor_map: DecodedMap, coordinates: Sequence[int], *, stored: bool = False
-) -> tuple[Offsets, int]:
-    """Bytes of a box in global memory that are read or written: (addresses, size of each)."""
-    shape = box_shape(tensor_map)
-    found = select(tensor_map, shape, coordinates, shape.row_steps)
-    if stored:
-        found = found.in_units()
-    rows = found.sources if found.inside is None else found.sources[found.inside]
-    if found.last <= found.first:
-        rows = rows[:0]
-    return rows + found.first, found.last - found.first
 
 
 def smem_index(

@@ -36,6 +36,14 @@ class MappedMma:
         """m8n8k4 of f16: four products."""
         return self.shape == (8, 8, 4) and self.a_type == "f16"
 
+    @property
+    def model(self) -> FusedModel:
+        """How it adds. On sm_90, wmma of tf32 is two MMAs of four products, and one of f32 C and
+        f16 D is rounded to f32 first (SASS of ptxas 13.0; results of an H200)."""
+        short = self.is_volta or self.a_type == "tf32"
+        rounded_twice = self.c_type == "f32" and not self.is_volta
+        return FusedModel(25, "f32" if rounded_twice else self.d_type, 4 if short else 256)
+
 
 def multiply(operation: MappedMma, a: Codes, b: Codes, c: Codes, exact: bool) -> Codes:
     """D = A B + C for n products: A (n, M, K), B transposed (n, N, K), C and D (n, M, N)."""
@@ -51,10 +59,9 @@ def multiply(operation: MappedMma, a: Codes, b: Codes, c: Codes, exact: bool) ->
     left, right = _floats(op.a_type, a), _floats(op.b_type, b)
     addend = _floats(op.c_type, c)
     if exact:
-        model = FusedModel(25, op.d_type, 4 if op.is_volta else 256)
         d = np.stack(
             [
-                fused_dot(*matrices, model, op.a_type, op.b_type)
+                fused_dot(*matrices, op.model, op.a_type, op.b_type)
                 for matrices in zip(left, right, addend, strict=True)
             ]
         )

@@ -1,5 +1,6 @@
 """Run time of tensor copies: issue, poison, completion."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +9,12 @@ import numpy as np
 from ptxgen.emulator import tma
 from ptxgen.emulator.box import (
     Box,
+    Selection,
     box_shape,
     check_coordinates,
-    global_footprint,
+    check_store,
+    four_rows,
+    select,
     smem_footprint,
     smem_index,
 )
@@ -20,7 +24,13 @@ from ptxgen.emulator.observer import Access, AccessKind, AsyncOperation, Origin,
 from ptxgen.emulator.pending import Pending
 from ptxgen.emulator.runtime import runtime
 from ptxgen.emulator.tensor_map import TENSOR_MAP_BYTES, DecodedMap, decode
-from ptxgen.emulator.tma_im2col import im2col_bytes, im2col_pixels, read_im2col, write_im2col
+from ptxgen.emulator.tma_im2col import (
+    check_im2col_store,
+    im2col_bytes,
+    im2col_of,
+    im2col_selection,
+    read_im2col,
+)
 from ptxgen.errors import EmulationError
 
 if TYPE_CHECKING:
@@ -88,7 +98,9 @@ def load_tensor(
     if F.observer is not None:
         operation = AsyncOperation(
             "tma_load", origin,
-            reads=_global_reads(copied, tensor_map, coordinates, origin),
+            reads=_global_box(
+                AccessKind.READ, _selection(copied, tensor_map, coordinates, offsets), origin
+            ),
             writes=tuple(
                 _shared_box(AccessKind.WRITE, cta, tensor_map, rows, row_bytes, offset, origin)
                 for cta, offset, _, _ in targets
@@ -121,9 +133,8 @@ def _reader(
         )  # fmt: skip
     if copied.mode == "im2col":
         tx_bytes = im2col_bytes(tensor_map)
-        assert tensor_map.im2col is not None
-        rows = tensor_map.im2col.pixels
-        im2col_pixels(tensor_map, coordinates, offsets)
+        rows = im2col_of(tensor_map).pixels
+        im2col_selection(tensor_map, coordinates, offsets)
         return (
             lambda: read_im2col(tensor_map, coordinates, offsets, memory),
             rows, tx_bytes // rows, tx_bytes,
@@ -155,15 +166,27 @@ def _shared_box(
     return Access(kind, Proxy.ASYNC, Space.SHARED, cta.index, pieces, size, origin)
 
 
-def _global_reads(
-    copied: "Copy", tensor_map: DecodedMap, coordinates: tuple[int, ...], origin: Origin
-) -> tuple[Access, ...]:
-    if copied.mode != "tile":
-        return ()
-    pieces, size = global_footprint(tensor_map, coordinates)
+def _selection(
+    copied: "Copy", tensor_map: DecodedMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]
+) -> Selection:
+    """Which bytes of global memory a copy reads or writes.
+
+    Raises: EmulationError for coordinates or a mode that cannot be.
+    """
+    if copied.mode in ("tile::gather4", "tile::scatter4"):
+        shape, steps = four_rows(tensor_map, coordinates)
+        return select(tensor_map, shape, (coordinates[0], 0), steps)
+    if copied.mode in ("im2col", "im2col_no_offs"):
+        return im2col_selection(tensor_map, coordinates, offsets or (0,) * (tensor_map.rank - 2))
+    shape = box_shape(tensor_map)
+    return select(tensor_map, shape, coordinates, shape.row_steps)
+
+
+def _global_box(kind: AccessKind, found: Selection, origin: Origin) -> tuple[Access, ...]:
+    pieces, size = found.footprint
     if not size or not len(pieces):
         return ()
-    return (Access(AccessKind.READ, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)
+    return (Access(kind, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)
 
 
 @runtime
@@ -179,69 +202,58 @@ def store_tensor(
     cta = F.cta
     offset = cta.own(source)
     boxes: list[Box] = []
-    scatter = copied.mode == "tile::scatter4"
-    if copied.mode not in ("tile", "tile::scatter4", "im2col_no_offs"):
-        raise EmulationError(f"a tensor store of mode .{copied.mode} is not emulated")
-    if copied.mode == "im2col_no_offs":
-        assert tensor_map.im2col is not None
-        rows = tensor_map.im2col.pixels
-        row_bytes = im2col_bytes(tensor_map) // rows
+    take, rows, row_bytes = _taker(cta, copied, tensor_map, coordinates, offset)
+    found = _selection(copied, tensor_map, coordinates, ())
 
-        def take() -> None:
-            index = smem_index(tensor_map, rows, row_bytes, cta.smem, offset)
-            boxes.append(cta.smem.u128[index].view(np.uint8).reshape(rows, row_bytes))
+    def write() -> None:
+        if copied.reduction:
+            tma.reduce_rows(tensor_map, found, memory, boxes[0], copied.reduction)
+        elif copied.mode == "tile":
+            tma.write_box(tensor_map, coordinates, memory, boxes[0])
+        else:
+            tma.store_rows(found, memory, boxes[0])
 
-        def write() -> None:
-            write_im2col(tensor_map, coordinates, memory, boxes[0])
-    else:
-
-        def take() -> None:
-            boxes.append(
-                tma.take_rows(tensor_map, cta.smem, offset)
-                if scatter
-                else tma.take_box(tensor_map, cta.smem, offset)
-            )
-
-        def write() -> None:
-            if scatter:
-                tma.scatter_rows(tensor_map, coordinates, memory, boxes[0])
-            elif copied.reduction:
-                tma.reduce_box(tensor_map, coordinates, memory, boxes[0], copied.reduction)
-            else:
-                tma.write_box(tensor_map, coordinates, memory, boxes[0])
-
-        if not scatter:
-            check_coordinates(tensor_map, coordinates)
-            if min(coordinates) < 0:
-                raise EmulationError(
-                    f"a TMA store needs coordinates >= 0, got {coordinates} (error 715)"
-                )
     operation = None
     origin = F.origin(copied.line, 1 << lane)
     if F.observer is not None:
-        shape = box_shape(tensor_map) if tensor_map.im2col is None else None
-        reads: tuple[Access, ...] = ()
-        writes: tuple[Access, ...] = ()
-        if shape is not None:
-            rows = 4 if scatter else shape.rows
-            reads = (
-                _shared_box(
-                    AccessKind.READ, cta, tensor_map, rows, shape.smem_row_bytes, offset, origin
-                ),
-            )
-            if not scatter:
-                pieces, size = global_footprint(
-                    tensor_map, coordinates, stored=not copied.reduction
-                )
-                kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
-                if size and len(pieces):
-                    writes = (Access(kind, Proxy.ASYNC, Space.GLOBAL, -1, pieces, size, origin),)
+        kind = AccessKind.ATOMIC if copied.reduction else AccessKind.WRITE
+        reads = (_shared_box(AccessKind.READ, cta, tensor_map, rows, row_bytes, offset, origin),)
+        writes = _global_box(kind, found.in_units(), origin)
         operation = AsyncOperation(
             "tma_reduce" if copied.reduction else "tma_store", origin, reads, writes, group="bulk"
         )
-    pending = Pending("tma_store", origin, F.warp, [take, write], [], operation)
+    pending = Pending(
+        "tma_store", origin, F.warp, [lambda: boxes.append(take()), write], [], operation
+    )  # fmt: skip
     groups(F, "bulk").add(1 << lane, pending)
     machine.issue(pending)
+
+
+def _taker(
+    cta: "Cta", copied: "Copy", tensor_map: DecodedMap, coordinates: tuple[int, ...], offset: int
+) -> tuple[Callable[[], Box], int, int]:
+    """(function that takes the box of a store from shared memory, its rows, bytes of a row).
+
+    Raises: EmulationError for coordinates or a mode that a store cannot have.
+    """
+    m = tensor_map
+    if copied.mode == "im2col_no_offs":
+        check_im2col_store(m, coordinates)
+        rows = im2col_of(m).pixels
+        row_bytes = im2col_bytes(m) // rows
+
+        def take() -> Box:
+            index = smem_index(m, rows, row_bytes, cta.smem, offset)
+            return cta.smem.u128[index].view(np.uint8).reshape(rows, row_bytes)
+
+        return take, rows, row_bytes
+    if copied.mode not in ("tile", "tile::scatter4"):
+        raise EmulationError(f"a tensor store of mode .{copied.mode} is not emulated")
+    shape = box_shape(m)
+    check_store(m, coordinates, scatter=copied.mode == "tile::scatter4")
+    if copied.mode == "tile":
+        return lambda: tma.take_box(m, cta.smem, offset), shape.rows, shape.smem_row_bytes
+    return lambda: tma.take_rows(m, cta.smem, offset), 4, shape.smem_row_bytes
 
 
 @runtime

@@ -17,6 +17,7 @@ from ptxgen.emulator.box import (
     Selection,
     box_shape,
     check_coordinates,
+    check_store,
     four_rows,
     origin_of_whole_box,
     select,
@@ -71,7 +72,15 @@ def write_box(
         if block.initialised is not None:
             block.initialised.reshape(-1, 16)[chunks] = True
         return
-    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
+    store_rows(selection, memory, box)
+
+
+def store_rows(found: Selection, memory: GlobalMemory, box: Box) -> None:
+    """Write the rows of a box that are inside, each to the end of a 16-byte unit.
+
+    Raises: OutOfBoundsError.
+    """
+    for block, offset, row, first, last in _pieces(found.in_units(), memory):
         block.u8[offset + first : offset + last] = box[row, first:last]
         if block.initialised is not None:
             block.initialised[offset + first : offset + last] = True
@@ -90,7 +99,17 @@ def reduce_box(
     where those of a store do: at a 16-byte unit.
     Raises: as write_box, and EmulationError for a type without that operation.
     """
-    shape, selection = select_store(tensor_map, coordinates)
+    _, selection = select_store(tensor_map, coordinates)
+    reduce_rows(tensor_map, selection, memory, box, operation)
+
+
+def reduce_rows(
+    tensor_map: DecodedMap, found: Selection, memory: GlobalMemory, box: Box, operation: str
+) -> None:
+    """Combine the rows of a box that are inside with global memory.
+
+    Raises: EmulationError for a type without that operation, OutOfBoundsError.
+    """
     kind = _REDUCE_TYPES.get(tensor_map.element_type)
     if kind is None or (kind == "s64" and operation not in ("min", "max")):
         raise EmulationError(
@@ -98,7 +117,7 @@ def reduce_box(
             "(the hardware reports 715)"
         )
     flush = tensor_map.element_type == "float32_ftz"
-    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
+    for block, offset, row, first, last in _pieces(found.in_units(), memory):
         old = block.u8[offset + first : offset + last]
         new = np.ascontiguousarray(box[row, first:last])
         old[:] = reduce_values(operation, kind, old, new, flush=flush)
@@ -158,11 +177,9 @@ def scatter_rows(
     Raises: EmulationError, OutOfBoundsError.
     """
     shape, steps = four_rows(tensor_map, coordinates)
-    if min(coordinates) < 0:
-        raise EmulationError(f"a TMA store needs coordinates >= 0, got {tuple(coordinates)}")
+    check_store(tensor_map, coordinates, scatter=True)
     selection = select(tensor_map, shape, (coordinates[0], 0), steps)
-    for block, offset, row, first, last in _pieces(shape, selection.in_units(), memory):
-        block.u8[offset + first : offset + last] = box[row, first:last]
+    store_rows(selection, memory, box)
 
 
 def take_rows(tensor_map: DecodedMap, smem: SharedMemory, offset: int) -> Box:
@@ -240,15 +257,13 @@ def _convert(m: DecodedMap, box: Box) -> Box:
     return box
 
 
-def _pieces(
-    shape: BoxShape, found: Selection, memory: GlobalMemory
-) -> list[tuple[MemoryBlock, int, int, int, int]]:
+def _pieces(found: Selection, memory: GlobalMemory) -> list[tuple[MemoryBlock, int, int, int, int]]:
     """(allocation, offset of the row in it, row, first byte, last byte) of each row inside."""
     if found.last <= found.first:
         return []
-    rows = range(shape.rows) if found.inside is None else np.flatnonzero(found.inside).tolist()
+    rows = range(len(found.sources)) if found.inside is None else np.flatnonzero(found.inside)
     pieces = []
-    for row in rows:
+    for row in map(int, rows):
         source = int(found.sources[row])
         block = memory.block(source + found.first, found.last - found.first)
         pieces.append((block, source - block.base, row, found.first, found.last))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.box import STORE_UNIT, Box, Offsets, check_coordinates
+from ptxgen.emulator.box import Box, Offsets, Selection, check_coordinates
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.tensor_map import DecodedMap, Im2col
 from ptxgen.emulator.tma import NAN_FILL
@@ -19,7 +19,7 @@ from ptxgen.errors import EmulationError
 
 def im2col_bytes(tensor_map: DecodedMap) -> int:
     """Bytes of one copy, and what complete_tx counts: pixels x channels, inside or not."""
-    column = _column(tensor_map)
+    column = im2col_of(tensor_map)
     return column.pixels * column.channels * tensor_map.element_bits // 8
 
 
@@ -36,44 +36,46 @@ def read_im2col(
         OutOfBoundsError.
     """
     m = tensor_map
-    column = _column(m)
-    sources, inside = im2col_pixels(m, coordinates, offsets)
-    size = m.element_bits // 8
-    start, width = coordinates[0], column.channels * size
-    first = min(max(-start, 0) * size, width)
-    last = max(min((m.dims[0] - start) * size, width), first)
-    box = np.zeros((column.pixels, width), np.uint8)
+    column = im2col_of(m)
+    found = im2col_selection(m, coordinates, offsets)
+    box = np.zeros((column.pixels, column.channels * m.element_bits // 8), np.uint8)
     if m.oob_fill == "nan":
         box.view(np.uint16)[:] = NAN_FILL
-    for row in np.flatnonzero(inside).tolist():
-        if last > first:
-            box[row, first:last] = memory.read(int(sources[row]) + first, last - first)
+    if found.last > found.first and found.inside is not None:
+        for row in np.flatnonzero(found.inside).tolist():
+            source = int(found.sources[row]) + found.first
+            box[row, found.first : found.last] = memory.read(source, found.last - found.first)
     return box
 
 
-def write_im2col(
-    tensor_map: DecodedMap, coordinates: Sequence[int], memory: GlobalMemory, box: Box
-) -> None:
-    """Store one column (im2col_no_offs); pixels past the last image are not written.
+def check_im2col_store(tensor_map: DecodedMap, coordinates: Sequence[int]) -> None:
+    """Check what a store or reduction (im2col_no_offs) demands beside what a load does.
 
-    Raises: EmulationError (check_coordinates; a bounding box that leaves the tensor, 715),
-        OutOfBoundsError.
+    Raises: EmulationError for a bounding box or a start that leaves the tensor (715).
     """
-    m = tensor_map
-    column = _column(m)
+    column = im2col_of(tensor_map)
     if min(column.lower_corner) < 0 or max(column.upper_corner) > 0 or min(coordinates) < 0:
         raise EmulationError(
             "an im2col store needs corners inside the tensor (lower >= 0, upper <= 0) and "
             f"coordinates >= 0, got {column.lower_corner}, {column.upper_corner}, "
             f"{tuple(coordinates)}"
         )
-    sources, inside = im2col_pixels(m, coordinates, (0,) * (m.rank - 2))
-    size = m.element_bits // 8
-    width = min(column.channels, max(m.dims[0] - coordinates[0], 0)) * size
-    width = -(-width // STORE_UNIT) * STORE_UNIT
-    for row in np.flatnonzero(inside).tolist():
-        if width:
-            memory.write(int(sources[row]), np.ascontiguousarray(box[row, :width]))
+
+
+def im2col_selection(
+    tensor_map: DecodedMap, coordinates: Sequence[int], offsets: Sequence[int]
+) -> Selection:
+    """Which bytes of a column lie inside the tensor: a row for each pixel.
+
+    Raises: EmulationError.
+    """
+    m = tensor_map
+    sources, inside = im2col_pixels(m, coordinates, offsets)
+    size, start = m.element_bits // 8, coordinates[0]
+    width = im2col_of(m).channels * size
+    first = min(max(-start, 0) * size, width)
+    last = max(min((m.dims[0] - start) * size, width), first)
+    return Selection(sources, inside, first, last)
 
 
 def im2col_pixels(
@@ -84,7 +86,7 @@ def im2col_pixels(
     Raises: EmulationError.
     """
     m = tensor_map
-    column = _column(m)
+    column = im2col_of(m)
     check_coordinates(m, coordinates)
     if len(offsets) != m.rank - 2:
         raise EmulationError(
@@ -118,7 +120,11 @@ def im2col_pixels(
     return address + image * m.strides_bytes[-1], inside
 
 
-def _column(tensor_map: DecodedMap) -> Im2col:
+def im2col_of(tensor_map: DecodedMap) -> Im2col:
+    """What an im2col map has instead of a box.
+
+    Raises: EmulationError for a map of tiles.
+    """
     if tensor_map.im2col is None:
         raise EmulationError("this tensor map was encoded for tiles; an im2col copy cannot use it")
     return tensor_map.im2col
