@@ -12,6 +12,7 @@ import hardware_warp_forms
 import hardware_wgmma
 from hardware_runs import Case
 from hardware_scalar import scalar_case
+from hardware_shared import shared_cases
 from hardware_warp import warp_case
 from hardware_wgmma import Wgmma
 from hardware_wmma import wmma_case
@@ -31,7 +32,8 @@ def warp_cases() -> dict[str, Case]:
     """Instructions of one warp, memory and atomics."""
     module = hardware_memory_forms.MODULE
     families = {**hardware_warp_forms.FAMILIES, **hardware_memory_forms.FAMILIES}
-    return {name: warp_case(name, forms, module) for name, forms in families.items()}
+    found = {name: warp_case(name, forms, module) for name, forms in families.items()}
+    return {**found, "wmma": wmma_case()}
 
 
 @cache
@@ -45,17 +47,9 @@ def copy_cases() -> dict[str, dict[str, Case]]:
     """Tensor copies, bulk copies, mbarriers, clusters, by family."""
     families = {
         **hardware_tma.all_cases(), **hardware_cluster.all_cases(),
-        **hardware_barriers.all_cases(),
+        **hardware_barriers.all_cases(), "shared variables": list(shared_cases()),
     }  # fmt: skip
     return {family: {case.name: case for case in found} for family, found in families.items()}
-
-
-def unmeasured_cases() -> dict[str, Case]:
-    """Cases that no GPU has run yet, so that there is no record of them."""
-    found = [
-        wmma_case(), *hardware_tma.unmeasured_cases(), *hardware_cluster.unmeasured_cases()
-    ]  # fmt: skip
-    return {case.name: case for case in found}
 
 
 def cases() -> Iterator[Case]:

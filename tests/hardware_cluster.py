@@ -226,8 +226,8 @@ st.async.shared::cluster.mbarrier::complete_tx::bytes{suffix}.{plain} [%r6], {op
             yield async_case(f"red.async {op}{' shared' if shared else ''}", body, cluster=2)
 
 
-def unmeasured_cases() -> Iterator[Case]:
-    """What no GPU has run yet: cache policies, a cluster of 16, places of shared variables."""
+def _hinted_case() -> Case:
+    """Bulk copies with prefetches and cache policies."""
     hinted = (
         "createpolicy.fractional.L2::evict_first.b64 %x2, 1.0;\n"
         "cp.async.bulk.prefetch.L2.global [%aux], 1024;\n"
@@ -238,11 +238,14 @@ def unmeasured_cases() -> Iterator[Case]:
         "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\n"
         "cp.async.bulk.wait_group 0;"
     )
-    yield async_case(
+    return async_case(
         "bulk copies with cache hints", f"{one_thread(hinted)}\n{wait()}",
         aux=image("int", "bits", 4096, 9),
     )  # fmt: skip
-    yield async_case("remote loads in a cluster of 16", _neighbours(16), cluster=16)
+
+
+def place_cases() -> Iterator[Case]:
+    """Places of shared variables, generic and not."""
     layout = one_thread(
         "mov.u32 %r8, barriers;\nmov.u32 %r9, loose;\nmov.u32 %r10, lines;\n"
         "mov.u32 %r11, dynamic;\nst.shared.v4.b32 [%smem], {%r8, %r9, %r10, %r11};\n"
@@ -257,4 +260,10 @@ def unmeasured_cases() -> Iterator[Case]:
 
 def all_cases() -> dict[str, list[Case]]:
     """By family."""
-    return {"bulk copies": list(bulk_cases()), "remote": list(remote_cases())}
+    return {
+        "bulk copies": [*bulk_cases(), _hinted_case()],
+        "remote": [*remote_cases(), async_case(
+            "remote loads in a cluster of 16", _neighbours(16), cluster=16
+        )],
+        "places": list(place_cases()),
+    }  # fmt: skip

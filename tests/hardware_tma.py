@@ -372,9 +372,8 @@ def edited_map_cases() -> Iterator[Case]:
         )  # fmt: skip
 
 
-def unmeasured_cases() -> Iterator[Case]:
-    """What no GPU has run yet: im2col stores and sums, prefetches, cache policies."""
-    yield _hinted_case()
+def im2col_store_cases() -> Iterator[Case]:
+    """Stores and sums of whole columns."""
     for lower, upper, start, _offsets in _COLUMNS:
         channels, pixels, dims, _steps = _TENSORS[len(start)]
         if min(lower) >= 0 and max(upper) <= 0 and min(start) >= 0:
@@ -388,5 +387,6 @@ def all_cases() -> dict[str, list[Case]]:
     return {
         "loads": list(load_cases()), "stores": list(store_cases()),
         "im2col": list(im2col_cases()), "multicast": list(multicast_cases()),
-        "edited maps": list(edited_map_cases()),
+        "im2col stores": list(im2col_store_cases()),
+        "edited maps": list(edited_map_cases()), "hints": [_hinted_case()],
     }  # fmt: skip

@@ -16,6 +16,8 @@ SHARED_RANK_SHIFT = 24
 SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 STATIC_SMEM_OFFSET = 0x400
 """The first KiB of the window is reserved."""
+SMEM_UNIT_BYTES = 128
+"""Shared memory is allocated in multiples of this."""
 RESERVED_SCRATCH = STATIC_SMEM_OFFSET - 288
 """Scratch of cooperative groups in the reserved KiB (%reserved_smem_offset_1); where exactly it
 lies is the driver's choice."""

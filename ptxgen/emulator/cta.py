@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ptxgen.emulator.addresses import SMEM_UNIT_BYTES, STATIC_SMEM_OFFSET
 from ptxgen.emulator.fragment import Fragment
 from ptxgen.emulator.mbarrier import MbarrierTable
 from ptxgen.emulator.memory import SharedMemory
 from ptxgen.emulator.observer import Origin, Rendezvous
 from ptxgen.emulator.register_pool import RegisterPool, entry_registers
+from ptxgen.emulator.shared_layout import align
 from ptxgen.emulator.tmem import TensorMemory
 from ptxgen.emulator.warp import Warp
 from ptxgen.emulator.warpgroup import Warpgroup
@@ -65,7 +67,9 @@ class Cta:
         self.smem = SharedMemory(
             image.smem_end, cta=index, first=image.smem_first, track=machine.tracks
         )
-        self.total_smem_bytes = machine.image.smem_end
+        self.aggr_smem_bytes = image.smem_end
+        """%aggr_smem_size: with the reserved part."""
+        self.total_smem_bytes = align(image.smem_end - STATIC_SMEM_OFFSET, SMEM_UNIT_BYTES)
         self.smem_base = rank << 24 if self.cluster_size > 1 else 0
         """What an address of this CTA's shared memory has above its offset."""
         self._tmem: TensorMemory | None = None

@@ -7,6 +7,7 @@ from ptxgen.emulator.addresses import RESERVED_SCRATCH, STATIC_SMEM_OFFSET
 from ptxgen.emulator.faults import UNFORESEEN, unforeseen
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.program import Program
+from ptxgen.emulator.shared_layout import align, place_shared
 from ptxgen.errors import UnknownInstructionError
 from ptxgen.launch import Launch
 from ptxgen.ptx.module import Function, Module, Symbol, Variable
@@ -59,8 +60,6 @@ class Image:
         self.observed = level > 0
         """There is an observer."""
         self.observes_instructions = level > 1
-        self.shared: dict[str, int] = {}
-        """Offset of every shared variable; function-local ones as function::name."""
         self.local: dict[str, int] = {}
         """Offset of every local variable in its function's frame, as function::name."""
         self.frame_bytes: dict[str, int] = {}
@@ -68,7 +67,10 @@ class Image:
         scratch = "%reserved_smem_offset" in module.text
         self.smem_first = RESERVED_SCRATCH if scratch else STATIC_SMEM_OFFSET
         """Lowest offset in shared memory that code may use."""
-        self.smem_end = self._place_shared(launch.dynamic_smem_bytes)
+        layout = place_shared(module, self.entry, launch.dynamic_smem_bytes)
+        self.shared = layout.offsets
+        """Offset of every shared variable that has a place."""
+        self.smem_end = layout.end
         for function in module.functions.values():
             self._place_local(function)
         self.local_bytes = max(sum(self.frame_bytes.values()) * 16, 4096)
@@ -115,42 +117,20 @@ class Image:
         """Expression of the address that `mov` gives for a symbol."""
         return self.address_of(function, symbol)[1]
 
-    def _place_shared(self, dynamic_bytes: int) -> int:
-        offset = STATIC_SMEM_OFFSET
-        extern: list[tuple[str, Variable]] = []
-        scopes: list[tuple[str, Variable]] = [(v.name, v) for v in self.module.variables.values()]
-        for function in self.module.functions.values():
-            scopes += [(f"{function.name}::{v.name}", v) for v in function.variables.values()]
-        for key, variable in scopes:
-            if variable.space != "shared":
-                continue
-            if variable.linkage == "extern" or variable.nbytes == 0:
-                extern.append((key, variable))
-                continue
-            offset = _align(offset, variable.align)
-            self.shared[key] = offset
-            offset += variable.nbytes
-        end = offset
-        for key, variable in extern:
-            start = _align(offset, variable.align)
-            self.shared[key] = start
-            end = max(end, start + dynamic_bytes)
-        return max(end, offset + dynamic_bytes)
-
     def _place_local(self, function: Function) -> None:
         offset = 0
         for variable in function.variables.values():
             if variable.space in ("local", "param"):
-                offset = _align(offset, max(variable.align, 1))
+                offset = align(offset, max(variable.align, 1))
                 self.local[f"{function.name}::{variable.name}"] = offset
                 offset += max(variable.nbytes, 1)
         if not function.is_entry:
             for parameter in (*function.params, *function.returns):
                 if not parameter.is_register:
-                    offset = _align(offset, max(parameter.align, 1))
+                    offset = align(offset, max(parameter.align, 1))
                     self.local[f"{function.name}::{parameter.name}"] = offset
                     offset += max(parameter.nbytes, 1)
-        self.frame_bytes[function.name] = _align(offset, 16)
+        self.frame_bytes[function.name] = align(offset, 16)
 
 
 def place_parameters(entry: Function) -> tuple[dict[str, int], int]:
@@ -158,11 +138,7 @@ def place_parameters(entry: Function) -> tuple[dict[str, int], int]:
     offsets: dict[str, int] = {}
     end = 0
     for parameter in entry.params:
-        end = _align(end, max(parameter.align, 1))
+        end = align(end, max(parameter.align, 1))
         offsets[parameter.name] = end
         end += parameter.nbytes
     return offsets, end
-
-
-def _align(offset: int, alignment: int) -> int:
-    return -(-offset // alignment) * alignment
