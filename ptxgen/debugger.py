@@ -1,6 +1,7 @@
 """Debugger: runs PTX on the emulator an instruction at a time, by commands as in any debugger."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from ptxgen.emulator.deadlock import barrier_name, describe
 from ptxgen.emulator.stepping import Stepper, Stop
 from ptxgen.errors import ArgumentError, EmulationError, PtxgenError
+from ptxgen.ptx.parser import parse
 
 HELP = """\
 step [N]        go on for N instructions (1), whichever warp executes them
@@ -51,21 +53,25 @@ class Debugger(Stepper):
     ) -> None:
         """`read` gives one command, None where there are no more; `write` takes output.
 
-        Raises: ArgumentError if the text has no such line as one of `breakpoints`.
+        Raises: ArgumentError for one of `breakpoints` at or behind which there is no instruction.
         """
         self.lines = text.splitlines()
+        self._code = sorted({i.line for f in parse(text).functions.values() for i in f.body})
         self.read = read
         self.write = write
-        self.breakpoints = {self._existing(line) for line in breakpoints}
+        self.breakpoints: set[int] = set()
         self.num_stops = 0
         """Instructions seen so far."""
-        self._left = 0 if self.breakpoints else 1
+        self._left = 1
         """Stop after so many instructions; 0 = only at breakpoints."""
         self._warp: tuple[int, int] | None = None
         """Count instructions of this warp only."""
         self._focus: tuple[int, int] | None = None
         self._last = "step"
         self._silent = False
+        for line in breakpoints:
+            self._left = 0
+            self._add_breakpoint(line)
 
     def on_stop(self, stop: Stop) -> None:
         """An instruction is about to execute: ask what to do, if it is time."""
@@ -131,7 +137,7 @@ class Debugger(Stepper):
 
     def _do_break(self, stop: Stop, arguments: list[str]) -> None:
         if arguments:
-            self.breakpoints.add(self._existing(_number(arguments[0])))
+            self._add_breakpoint(_number(arguments[0]))
         for line in sorted(self.breakpoints):
             self.write(f"break at {line}: {self._line(line)}")
 
@@ -228,10 +234,16 @@ class Debugger(Stepper):
         self.write(f"lane {lane} columns {column} to {column + len(words) - 1}: {floats}")
         self.write("  " + " ".join(f"{int(w):08x}" for w in words))
 
-    def _existing(self, line: int) -> int:
-        if not 1 <= line <= len(self.lines):
-            raise ArgumentError(f"the text has lines 1 to {len(self.lines)}, got {line}")
-        return line
+    def _add_breakpoint(self, line: int) -> None:
+        """Stop at a line, or at the next one that has an instruction."""
+        at = bisect_left(self._code, line)
+        if line < 1 or at == len(self._code):
+            last = self._code[-1] if self._code else 0
+            raise ArgumentError(f"there are instructions up to line {last} of the text, got {line}")
+        found = self._code[at]
+        if found != line:
+            self.write(f"line {line} has no instruction; the next one is at {found}")
+        self.breakpoints.add(found)
 
     def _line(self, line: int) -> str:
         return self.lines[line - 1].strip() if 1 <= line <= len(self.lines) else ""
