@@ -112,6 +112,10 @@ class DeadlockError(EmulationError):
     exit_code = 6
 
 
+class OutOfTimeError(EmulationError):
+    """A run on the emulator takes longer than it may."""
+
+
 class WrongResultError(PtxgenError):
     """A result exceeds its error bound."""
 

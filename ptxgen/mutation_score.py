@@ -20,7 +20,7 @@ from ptxgen.emulator.observer import (
     Observer,
     Origin,
 )
-from ptxgen.errors import EmulationError, HazardError
+from ptxgen.errors import EmulationError, HazardError, OutOfTimeError
 from ptxgen.launch import Launch
 from ptxgen.mutation import Mutant, mutants
 from ptxgen.mutation_rules import Facts, paths_of, rule_of
@@ -114,8 +114,8 @@ def score(
 ) -> Score:
     """Mutate a kernel and check every mutant, on an executor.
 
-    A mutant is tried in the scenarios that execute its line. seconds: a budget; mutants not judged
-    within it survive.
+    A mutant is tried in the scenarios that execute its line. seconds: a budget, in which the
+    unchanged kernel runs, too; mutants not judged within it survive.
 
     Raises: HazardError if the kernel itself is not clean, PtxError.
     """
@@ -124,14 +124,20 @@ def score(
     entry = scenarios[0].launch.entry
     paths = paths_of(parse_cached(text).entry(entry))
     everything = mutants(text, entry)
-    baselines = [_baseline(text, scenario, strict) for scenario in scenarios]
+    found = Score()
+    try:
+        baselines = [_baseline(text, scenario, strict, deadline) for scenario in scenarios]
+    except OutOfTimeError:
+        by = f"the unchanged kernel alone takes longer than {seconds} s"
+        found.verdicts = [Verdict(mutant, SURVIVED, by) for mutant in everything]
+        found.seconds = time.perf_counter() - began
+        return found
     facts = Facts(
         frozenset().union(*(b.facts.tensor_waits for b in baselines)),
         frozenset.intersection(
             *(frozenset(b.facts.own_arrivals) | b.unexecuted for b in baselines)
         ),
     )
-    found = Score()
 
     def add(mutant: Mutant, by: str, otherwise: str) -> None:
         outcome = CAUGHT
@@ -192,16 +198,22 @@ def _code_of(error: HazardError) -> str:
     return next((c for c in codes if c in CODES), type(error).__name__)
 
 
-def _baseline(text: str, scenario: Scenario, strict: bool) -> _Baseline:
+def _baseline(text: str, scenario: Scenario, strict: bool, deadline: float | None) -> _Baseline:
+    """Raises: HazardError, OutOfTimeError."""
+    left = None if deadline is None else deadline - time.perf_counter()
     schedules = tuple(dict.fromkeys(schedule for schedule, _ in TURNS))
     report = check(
-        text, scenario.launch, scenario.data, strict=strict, schedules=schedules, seeds=SEEDS
-    )
+        text, scenario.launch, scenario.data, strict=strict, schedules=schedules, seeds=SEEDS,
+        max_seconds=left,
+    )  # fmt: skip
+    if deadline is not None and time.perf_counter() > deadline:
+        raise OutOfTimeError("the time for the unchanged kernel is over")
     if report.findings or not report.identical:
         raise HazardError(f"the kernel must be clean before it is mutated, it has: {report}")
     coverage = Coverage()
     for schedule, seed in TURNS:
-        run(text, scenario.launch, dict(scenario.data), Options(schedule, seed), coverage)
+        options = Options(schedule, seed, deadline=deadline)
+        run(text, scenario.launch, dict(scenario.data), options, coverage)
     most = max(r.num_instructions for r in report.runs)
     job = {
         "launch": scenario.launch.to_json(), "digests": _digests(report.outputs),

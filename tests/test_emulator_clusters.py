@@ -134,18 +134,3 @@ def test_polling_for_what_never_comes_is_reported_soon(schedule: str) -> None:
     options = Options(schedule=schedule, max_instructions=500_000)
     with pytest.raises(DeadlockError, match="poll and nothing changes"):
         execute(body, zero, grid=2, threads=128, options=options)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_polling_until_a_time_is_over_is_no_deadlock(schedule: str) -> None:
-    body = """
-mov.u64 %d2, %clock64;
-POLL:
-ld.volatile.global.u32 %r2, [%d0];
-mov.u64 %d3, %clock64;
-sub.u64 %d3, %d3, %d2;
-setp.lt.u64 %p1, %d3, 60000;
-@%p1 bra POLL;
-"""
-    found = execute(body + STORE_R2, np.zeros(4, np.uint32), options=Options(schedule=schedule))
-    assert set(words(found, 32)) == {0}

@@ -6,7 +6,6 @@ for what synchronises with what: every reordering that the observed synchronisat
 covered (docs/checking.md). Source: PTX ISA 9.0, "Memory Consistency Model" and "Async proxy".
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,11 +40,6 @@ from ptxgen.emulator.observer import (
 )
 from ptxgen.emulator.proxies import check_tensor_map, fence_proxy
 from ptxgen.emulator.shadow import Record
-from ptxgen.errors import EmulationError
-
-
-class OutOfTimeError(EmulationError):
-    """A run takes longer than it may."""
 
 
 class Checker(Observer):
@@ -58,10 +52,8 @@ class Checker(Observer):
         on_race: str = "report",
         uninitialised: bool = True,
         zeros: bool = False,
-        deadline: float | None = None,
     ) -> None:
-        """`zeros` fills shared memory with zeros at the start of a CTA, instead of poison.
-        `deadline`, on time.perf_counter's clock, ends the run by OutOfTimeError."""
+        """`zeros` fills shared memory with zeros at the start of a CTA, instead of poison."""
         self.reporter = Reporter(strict, on_race)
         self.strict = strict
         self.kernels = Kernels()
@@ -79,8 +71,6 @@ class Checker(Observer):
         """Of every resident CTA, its cluster's."""
         self.machine: Any = None
         self.zeros = zeros
-        self._deadline = deadline
-        self._events = 0
 
     @property
     def findings(self) -> list[Finding]:
@@ -161,8 +151,6 @@ class Checker(Observer):
 
     def on_access(self, access: Access) -> None:
         """A synchronous access."""
-        if self._deadline is not None:
-            self._check_time(self._deadline)
         space = access.space
         if space is Space.LOCAL:
             return
@@ -200,11 +188,6 @@ class Checker(Observer):
             self.flags.after(access, agent)
             if access.kind is AccessKind.READ:
                 agent.poll = (*poll[:3], agent.version)
-
-    def _check_time(self, deadline: float) -> None:
-        self._events += 1
-        if not self._events & 255 and time.perf_counter() > deadline:
-            raise OutOfTimeError("the time for checking is over")
 
     def out_of_bounds(self, message: str) -> None:
         """A global read outside of all buffers was let through."""
@@ -304,8 +287,6 @@ class Checker(Observer):
 
     def on_barrier(self, event: BarrierEvent) -> None:
         """An mbarrier operation."""
-        if self._deadline is not None:
-            self._check_time(self._deadline)
         origin = event.origin
         agent = self.agents[origin.cta, origin.warp] if origin is not None else None
         kind = event.kind

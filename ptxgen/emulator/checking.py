@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.buffers import initial_bytes
-from ptxgen.emulator.checker import Checker, OutOfTimeError
+from ptxgen.emulator.checker import Checker
 from ptxgen.emulator.checker_faults import report_fault
 from ptxgen.emulator.checker_report import Reporter
 from ptxgen.emulator.device import EmulatorDevice
@@ -22,7 +22,14 @@ from ptxgen.emulator.findings import CODES, SEVERITIES, Finding
 from ptxgen.emulator.image import parse_cached
 from ptxgen.emulator.lenient_memory import LenientMemory
 from ptxgen.emulator.options import SCHEDULES, Options
-from ptxgen.errors import ArgumentError, ConfigError, EmulationError, HazardError, LaunchError
+from ptxgen.errors import (
+    ArgumentError,
+    ConfigError,
+    EmulationError,
+    HazardError,
+    LaunchError,
+    OutOfTimeError,
+)
 from ptxgen.launch import Launch
 from ptxgen.ptx.forms import check_forms
 
@@ -110,7 +117,7 @@ def check(
     uninitialized_memory: nan (poison, and reads of it are reported) or zero (neither).
     out_of_bounds_reads: raise, or uninitialized (global reads outside of buffers give poison).
     outputs: buffers to compare, None = all whose role is not in. max_seconds: where it is over,
-    the run at hand stops (if races are detected) and no further one begins. resident_clusters,
+    the run at hand stops and no further one begins. resident_clusters,
     max_instructions: as in Options.
 
     Raises: ArgumentError, LaunchError, PtxError; HazardError if on_race is raise.
@@ -185,13 +192,16 @@ class _Plan:
         if self.detect_races:
             checker = Checker(
                 strict=self.strict, on_race=self.on_race, uninitialised=self.poison,
-                zeros=not self.poison, deadline=self.deadline,
+                zeros=not self.poison,
             )  # fmt: skip
             reporter = checker.reporter
             written = set(self.outputs())
             known = {b.name for n in self.launches for b in n.buffers}
             checker.memories.read_only = known - written
-        options = Options(schedule, seed, self.exact, self.resident_clusters, self.max_instructions)
+        options = Options(
+            schedule, seed, self.exact, self.resident_clusters, self.max_instructions,
+            deadline=self.deadline,
+        )  # fmt: skip
         device = EmulatorDevice(options, checker)
         if not self.bounds:
             device.memory = LenientMemory(track=checker is not None, on_miss=checker)

@@ -1,5 +1,6 @@
 """CTAs and clusters: shared memory, mbarriers, named and cluster barriers, warps."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ptxgen.emulator.tmem import TensorMemory
 from ptxgen.emulator.warp import Warp
 from ptxgen.emulator.warpgroup import Warpgroup
 from ptxgen.errors import BarrierError, OutOfBoundsError
+from ptxgen.launch import Launch
 
 if TYPE_CHECKING:
     from ptxgen.emulator.machine import Machine
@@ -307,3 +309,18 @@ class Cluster:
         if all(c.exited for c in self.ctas):
             self.exited = True
             self.machine.cluster_exited(self)
+
+
+def clusters_in_order(launch: Launch) -> Iterator[list[int]]:
+    """Linear indices of the CTAs of each cluster, as they start."""
+    gx, gy, gz = launch.grid_ctas
+    cx, cy, cz = launch.cluster_ctas
+    for z in range(0, gz, cz):
+        for y in range(0, gy, cy):
+            for x in range(0, gx, cx):
+                yield [
+                    (z + k) * gx * gy + (y + j) * gx + x + i
+                    for k in range(cz)
+                    for j in range(cy)
+                    for i in range(cx)
+                ]

@@ -5,10 +5,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import prod
+from time import perf_counter
 
 import numpy as np
 
-from ptxgen.emulator.cta import Cluster
+from ptxgen.emulator.cta import Cluster, clusters_in_order
 from ptxgen.emulator.deadlock import deadlock_report, spinning_report
 from ptxgen.emulator.faults import UNFORESEEN, located, unforeseen
 from ptxgen.emulator.fragment import Fragment
@@ -22,7 +23,7 @@ from ptxgen.emulator.recurrence import Recurrence
 from ptxgen.emulator.stepping import Stepper, Stop
 from ptxgen.emulator.values import Context
 from ptxgen.emulator.warp import Warp
-from ptxgen.errors import DeadlockError, EmulationError
+from ptxgen.errors import DeadlockError, EmulationError, OutOfTimeError
 from ptxgen.launch import Launch
 
 TURNS = {"lazy": 64, "eager": 16, "run_to_block": 4096, "random": 32}
@@ -89,7 +90,7 @@ class Machine:
         self._time = 0
         self._recurrence = Recurrence()
         self._grid_workspace = 0
-        self._next_clusters = self._clusters_in_order()
+        self._next_clusters = clusters_in_order(launch)
 
     def run(self) -> None:
         """Execute the whole grid.
@@ -132,7 +133,9 @@ class Machine:
         patience = idle = 0
         epoch = -1
         while True:
+            self._check_time()
             while self.queue:
+                self._check_time()
                 warp = self._pick()
                 warp.queued = False
                 self.current = warp
@@ -166,6 +169,10 @@ class Machine:
             else:
                 raise deadlock_report(self)
 
+    def _check_time(self) -> None:
+        if self.options.deadline is not None and perf_counter() > self.options.deadline:
+            raise OutOfTimeError("the time for this run is over")
+
     def _repeats(self, warp: Warp, idle: int) -> bool:
         """Whether nothing is in flight and all warps that run do the same again and again; `warp`
         has used up its turn, the `idle`-th since something changed."""
@@ -173,7 +180,11 @@ class Machine:
             self._recurrence.forget()
             return False
         self._recurrence.note(warp)
-        return self._recurrence.holds(self.queue)
+        if not self._recurrence.holds(self.queue):
+            return False
+        leap = self._recurrence.leap()
+        self._time += leap
+        return not leap
 
     def _draws_completion(self) -> bool:
         return self.random is not None and self.random.random() < COMPLETIONS
@@ -280,19 +291,6 @@ class Machine:
 
     # Grid
 
-    def _clusters_in_order(self) -> Iterator[list[int]]:
-        gx, gy, gz = self.launch.grid_ctas
-        cx, cy, cz = self.launch.cluster_ctas
-        for z in range(0, gz, cz):
-            for y in range(0, gy, cy):
-                for x in range(0, gx, cx):
-                    yield [
-                        (z + k) * gx * gy + (y + j) * gx + x + i
-                        for k in range(cz)
-                        for j in range(cy)
-                        for i in range(cx)
-                    ]
-
     def _admit_another(self) -> bool:
         """Start a cluster beyond resident_clusters, as many as a GPU runs at once; whether one was
         left."""
@@ -351,9 +349,11 @@ class Machine:
             self.memory.write(self._grid_workspace, bytes(256))
         return self._grid_workspace
 
-    def clock(self) -> int:
-        """A time that grows: instructions executed so far."""
-        self._recurrence.forget()
+    def clock(self, decides: bool = True) -> int:
+        """A time that grows: instructions executed so far, and leaps where only time can help.
+        `decides`: whether something may depend on it."""
+        if decides:
+            self._recurrence.timed = True
         self._time += 1
         return self.num_instructions + self._time
 

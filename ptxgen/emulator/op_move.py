@@ -32,8 +32,13 @@ def move(instruction: Instruction) -> list[Micro]:
 
 def _read_clock(em: Emitter, instruction: Instruction) -> None:
     kind = plain_type(instruction.modifiers[-1])
-    form, code = em.read(instruction.operands[1], kind)
-    em.write(instruction.operands[0], kind, form, code)
+    destination, source = instruction.operands
+    form, code = em.read(source, kind)
+    if isinstance(destination, Register):
+        decides = em.program.deciding >> em.flow.number[destination.name] & 1
+        if not decides:
+            code = code.replace("clock()", "clock(False)")
+    em.write(destination, kind, form, code)
 
 
 def _move_wide(em: Emitter, instruction: Instruction) -> None:

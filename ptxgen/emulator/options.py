@@ -29,6 +29,9 @@ class Options:
     idle_turns: int = 200_000
     """Turns of polling warps, without anything changing, that are taken for a deadlock."""
 
+    deadline: float | None = None
+    """Where the run ends by OutOfTimeError, on time.perf_counter's clock; None = nowhere."""
+
     def __post_init__(self) -> None:
         """Check the values.
 

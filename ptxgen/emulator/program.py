@@ -6,6 +6,7 @@ to wait, have parted or are done.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.flow import Flow, members
 from ptxgen.emulator.micro import Micro, lower
 from ptxgen.emulator.opcodes import RUNTIME
+from ptxgen.emulator.progress import deciding_registers
 from ptxgen.emulator.touches import watched_registers
 from ptxgen.emulator.values import UNDEFINED, Context
 from ptxgen.emulator.version import VersionWriter
@@ -73,6 +75,11 @@ class Program:
         self._micros: dict[int, list[Micro]] = {}
         self._versions: dict[tuple[int, str, Context, bool], Version] = {}
         self._num_versions: dict[tuple[int, str], int] = {}
+
+    @cached_property
+    def deciding(self) -> int:
+        """The registers on which more depends than counters and naps."""
+        return deciding_registers(self.flow)
 
     @property
     def num_slots(self) -> int:
