@@ -18,6 +18,8 @@ from ptxgen.launch import Buffer, Launch, Param
 NUM_WARPS = 8
 THREADS = 32 * NUM_WARPS
 _CLASS_BYTES = {".b32": 4, ".f32": 4, ".f64": 8, ".b64": 8}
+_METADATA = {"two of four": (4, 8, 12, 9, 13, 14), "one of two": (4, 14)}
+"""Four bits of metadata that are legal: places in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Input:
 
     values: str
     """A type of hardware_values; int = random bits; small = 0..3; lanes = 0..39; rows and places =
-    offsets of 16-byte rows in 2 KiB, the latter all different; pairs, same and full = words that
+    offsets of 16-byte rows in 2 KiB, the latter all different; two of four and one of two =
+    metadata of sparse matrices; pairs, same and full = words that
     are equal in two lanes, in a warp, everywhere (all ones)."""
     count: int = 1
     register: str = ".b32"
@@ -63,6 +66,9 @@ def _data(given: Input, seed: int) -> NDArray[np.uint8]:
     elif given.values == "places":
         words = np.stack([rng.permutation(128)[:32] * 16 for _ in range(NUM_WARPS * given.count)])
         words = words.reshape(shape)
+    elif given.values in _METADATA:
+        nibbles = rng.choice(_METADATA[given.values], (*shape, 8))
+        words = (nibbles << np.arange(0, 32, 4)).sum(axis=-1)
     elif given.values == "full":
         words = np.full(shape, 0xFFFFFFFF)
     elif given.values == "pairs":

@@ -55,6 +55,42 @@ def mma_forms() -> list[WarpForm]:
     return forms
 
 
+def _sparse(
+    shape: str, types: str, a: int, c: int, selector: int, flags: str = ""
+) -> WarpForm:  # fmt: skip
+    """mma.sp with so many registers of A and of B, and of C."""
+    _, a_type, b_type, c_type = types.split(".")
+    c_class = ".f32" if c_type == "f32" else ".b32"
+    names, at = [], 0
+    for count in (a, a, c):
+        names.append("{" + ", ".join(f"%i{at + i}" for i in range(count)) + "}")
+        at += count
+    d = "{" + ", ".join(f"%o{i}" for i in range(c)) + "}"
+    opcode = f"mma.sp::ordered_metadata.sync.aligned.{shape}.row.col{flags}.{types}"
+    places = "one of two" if a_type == "tf32" else "two of four"
+    inputs = (Input(a_type, a), Input(b_type, a), Input(c_type, c, c_class), Input(places))
+    text = f"{opcode} {d}, {', '.join(names)}, %i{at}, {selector};"
+    return WarpForm(text, inputs, c, c_class, f"{opcode} selector {selector}")
+
+
+def sparse_forms() -> list[WarpForm]:
+    """mma.sp: every type and shape that sm_90 executes as it is written, all selectors."""
+    forms = []
+    for c, n in (("f32", 4), ("f16", 2)):
+        forms += [_sparse("m16n8k16", f"{c}.f16.f16.{c}", 2, n, s) for s in range(4)]
+        forms += [_sparse("m16n8k32", f"{c}.f16.f16.{c}", 4, n, s) for s in range(2)]
+    for kind, small, large in (("bf16", 16, 32), ("tf32", 8, 16)):
+        types = f"f32.{kind}.{kind}.f32"
+        forms += [_sparse(f"m16n8k{small}", types, 2, 4, s) for s in range(4)]
+        forms += [_sparse(f"m16n8k{large}", types, 4, 4, s) for s in range(2)]
+    for bits, small in ((8, 32), (4, 64)):
+        for (a, b), sat in product(product("su", repeat=2), ("", ".satfinite")):
+            types = f"s32.{a}{bits}.{b}{bits}.s32"
+            forms += [_sparse(f"m16n8k{small}", types, 2, 4, s, sat) for s in range(2)]
+            forms.append(_sparse(f"m16n8k{2 * small}", types, 4, 4, 0, sat))
+    return forms
+
+
 def matrix_move_forms() -> list[WarpForm]:
     """ldmatrix, stmatrix and movmatrix."""
     forms = []
@@ -161,5 +197,6 @@ _FULL = Input("full")
 
 
 FAMILIES = {
-    "mma.sync": mma_forms(), "matrix moves": matrix_move_forms(), "exchanges": exchange_forms(),
+    "mma.sync": mma_forms(), "mma.sp": sparse_forms(), "matrix moves": matrix_move_forms(),
+    "exchanges": exchange_forms(),
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """mma.sync, ldmatrix and stmatrix against the fragment tables of PTX ISA 9.0."""
 
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,80 @@ def test_mma_multiplies_small_integers_exactly(text: str, bits: int, exact: bool
     assert np.array_equal(got.view(dtype), wanted.astype(dtype))
 
 
+# B of sparse shapes, as FRAGMENTS: (k, bits) -> (elements, k of element i)
+SPARSE_B: dict[tuple[int, int], Any] = {
+    (16, 16): (4, lambda i: 2 * Q + (i & 1) + 8 * (i >> 1)),
+    (32, 16): (8, lambda i: 2 * Q + (i & 1) + 8 * (i >> 1)),
+    (8, 32): (2, lambda i: Q + 4 * i), (16, 32): (4, lambda i: Q + 4 * i),
+    (32, 8): (8, lambda i: 4 * Q + (i & 3) + 16 * (i >> 2)),
+    (64, 8): (16, lambda i: 4 * Q + (i & 3) + 16 * (i >> 2)),
+    (128, 4): (32, lambda i: 8 * Q + (i & 7) + 32 * (i >> 3)),
+}  # fmt: skip
+
+
+def thin_out(a: Any, bits: int) -> tuple[Any, Any, Any]:
+    """Which elements of A (16, k) stay: their k (16, k / 2), and four bits for each group."""
+    unit, choices = (1, ((0,), (1,))) if bits == 32 else (
+        2 if bits == 4 else 1, tuple(combinations(range(4), 2)))  # fmt: skip
+    size = unit * (2 if bits == 32 else 4)
+    places, groups = [], []
+    for _ in range(16):
+        chosen = [choices[i] for i in RNG.integers(0, len(choices), a.shape[1] // size)]
+        groups.append([(0x4, 0xE)[c[0]] if bits == 32 else c[0] | c[1] << 2 for c in chosen])
+        places.append([size * g + unit * p + u
+                       for g, c in enumerate(chosen) for p in c for u in range(unit)])  # fmt: skip
+    kept = np.array(places)
+    return kept, np.take_along_axis(a, kept, 1), np.array(groups)
+
+
+def metadata_words(groups: Any, bits: int, selector: int) -> Any:
+    """The register of each lane; those that do not count hold other bits."""
+    found = RNG.integers(0, 2**32, 32).astype(np.uint32)
+    per_lane = 4 if bits >= 16 else 8
+    parts = groups.shape[1] // per_lane
+    for g, part in product(range(8), range(parts)):
+        low, high = (
+            sum(int(x) << 4 * i for i, x in enumerate(groups[row, part * per_lane :][:per_lane]))
+            for row in (g, g + 8)
+        )
+        if bits >= 16:
+            found[4 * g + parts * selector + part] = low | high << 16
+        else:
+            first = 4 * g + 2 * (parts * selector + part)
+            found[first : first + 2] = low, high
+    return found
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("text", "bits", "selector"),
+    [("m16n8k16.row.col.f32.f16.f16.f32", 16, 2), ("m16n8k32.row.col.f32.bf16.bf16.f32", 16, 1),
+     ("m16n8k8.row.col.f32.tf32.tf32.f32", 32, 3), ("m16n8k16.row.col.f32.tf32.tf32.f32", 32, 0),
+     ("m16n8k32.row.col.s32.s8.u8.s32", 8, 1), ("m16n8k64.row.col.s32.u8.s8.s32", 8, 0),
+     ("m16n8k64.row.col.f32.e4m3.e5m2.f32", 8, 0), ("m16n8k128.row.col.s32.s4.u4.s32", 4, 0)],
+)  # fmt: skip
+def test_a_sparse_a_is_multiplied_where_its_metadata_says(
+    text: str, bits: int, selector: int, exact: bool
+) -> None:
+    op = parse_mma_sync(["sp::ordered_metadata", *text.split(".")])
+    a_codes, a = integers(op.a_type, (16, op.k))
+    b_codes, b = integers(op.b_type, (8, op.k))
+    kept, packed, groups = thin_out(a_codes, bits)
+    thin = np.zeros_like(a)
+    np.put_along_axis(thin, kept, np.take_along_axis(a, kept, 1), 1)
+    num_a, place_a, _, _ = FRAGMENTS[op.k // 2, bits]
+    num_b, place_b = SPARSE_B[op.k, bits]
+    of_a = pack([packed[place_a(i)] for i in range(num_a)], bits)
+    of_b = pack([b_codes[G, place_b(i)] for i in range(num_b)], bits)
+    c = RNG.integers(-9, 10, (16, 8))
+    dtype = np.int32 if op.d_type == "s32" else np.float32
+    got = execute_mma_sync(
+        op, of_a, of_b, spread_c(c).astype(dtype).view(np.uint32), exact=exact,
+        metadata=metadata_words(groups, bits, selector), selector=selector,
+    )  # fmt: skip
+    assert np.array_equal(got.view(dtype), spread_c(thin @ b.T + c).astype(dtype))
+
+
 @pytest.mark.parametrize(
     ("kind", "types", "blocks", "scale_type"),
     [("mxf8f6f4", ("e4m3", "e5m2"), 1, "ue8m0"), ("mxf4", ("e2m1", "e2m1"), 2, "ue8m0"),
@@ -181,7 +256,8 @@ def test_exact_sums_of_sm_120_equal_mmasim(
     c = RNG.standard_normal((16, 8)).astype(np.float32)
     of_a, of_b = fragments(k, bits, a_codes, b_codes)
     of_c, types = spread_c(c).view(np.uint32), f"f32.{a_type}.{b_type}.f32"
-    inputs, scales = [a, b.T, torch.from_numpy(c)], {}
+    inputs = [a, b.T, torch.from_numpy(c)]
+    scales: dict[str, Any] = {}
     if size:
         codes = [RNG.integers(100, 120, (n, k // size), np.uint8) for n in (16, 8)]
         view = torch.float8_e8m0fnu if scale_type == "ue8m0" else torch.float8_e4m3fn
@@ -201,7 +277,8 @@ def test_exact_sums_of_sm_120_equal_mmasim(
 
 @pytest.mark.parametrize(
     "text", ["m8n8k4.row.col.f64.f64.f64.f64", "m16n8k16.row.col.f32.f16.bf16.f32",
-             "sp.m16n8k32.row.col.f32.f16.f16.f32", "m16n8k16.row.col.s32.f16.f16.s32"],
+             "sp.m16n8k128.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+             "m16n8k16.row.col.s32.f16.f16.s32"],
 )  # fmt: skip
 def test_forms_that_are_not_modelled_are_named(text: str) -> None:
     with pytest.raises(UnknownInstructionError):

@@ -22,7 +22,7 @@ _DTYPES: dict[str, Any] = {
 def can_batch(instruction: MmaSync) -> bool:
     """Whether a form is served here."""
     op = instruction
-    if op.kind:
+    if op.kind or op.sparse:
         return False
     if op.d_type == "s32":
         return op.a_type in ("s8", "u8") and op.b_type in ("s8", "u8")

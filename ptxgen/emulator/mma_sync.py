@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.formats import decode, decode_table, f32_to_f16, unpack_codes
+from ptxgen.emulator.mma_sparse import places_in_rows, sparse_fp8_sm90
 from ptxgen.emulator.numerics import FusedModel, fused_dot, mma_sync_fp8_sm90
 from ptxgen.emulator.numerics_blocks import block_scaled_dot
+from ptxgen.emulator.wgmma_sparse import Places, dense_rows, sparse_dot
 from ptxgen.errors import UnknownInstructionError
 
 Registers = NDArray[np.uint32]
@@ -44,24 +46,38 @@ class MmaSync:
     blocks: int = 0
     """Scales per row and instruction."""
     saturate: bool = False
+    sparse: bool = False
+    """Half of A's elements are there."""
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of A in registers: 16 or 32."""
         bits = 4 if self.kind in ("mxf4", "mxf4nvf4") else _BITS[self.a_type]
-        return self.k * bits // 8
+        return self.k * bits // (16 if self.sparse else 8)
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of elements in a sparse row, for each of which there are four bits."""
+        return self.k // {32: 2, 4: 8}.get(_BITS[self.a_type], 4)
+
+    @property
+    def num_selectors(self) -> int:
+        """Choices of the lanes in a quad that hold the metadata."""
+        return 16 // self.num_groups
 
 
 def parse_mma_sync(qualifiers: Sequence[str]) -> MmaSync:
     """The instruction with these dot-separated `qualifiers` (mma, sync, aligned may be missing).
 
-    Raises: UnknownInstructionError for shapes and types that are not modelled (m8n8k4, f64, .sp).
+    Raises: UnknownInstructionError for shapes and types that are not modelled (m8n8k4, f64, scaled
+        sparse ones).
     """
     text = ".".join(qualifiers)
     unknown = UnknownInstructionError(f"this form is not modelled: {text}")
     shape = re.search(r"m16n8k(\d+)", text)
     types = [q for q in qualifiers if q in (*_BITS, "f32", "s32")]
-    if shape is None or len(types) != 4 or "sp" in text.split("."):
+    sparse = any(q.startswith("sp") for q in qualifiers)
+    if shape is None or len(types) != 4:
         raise unknown
     d, a, b, c = types
     k, kind = int(shape[1]), re.search(r"kind::(\w+)", text)
@@ -69,8 +85,10 @@ def parse_mma_sync(qualifiers: Sequence[str]) -> MmaSync:
     scale_type = qualifiers[-1] if qualifiers[-1] in ("ue8m0", "ue4m3") else ""
     found = MmaSync(
         k, d, a, b, kind[1] if kind else "", scale_type, int(scale[1]) if scale else 0,
-        "satfinite" in qualifiers,
+        "satfinite" in qualifiers, sparse,
     )  # fmt: skip
+    if sparse and (kind or a == "b1"):
+        raise unknown
     if found.kind == "mxf8f6f4" and not found.blocks:
         found = MmaSync(k, d, a, b, found.kind, scale_type, 1)
     if found.kind == "mxf4" and not found.blocks:
@@ -95,22 +113,30 @@ def execute_mma_sync(
     native_fp8: bool = False,
     scale_a: NDArray[np.uint8] | None = None,
     scale_b: NDArray[np.uint8] | None = None,
+    metadata: NDArray[np.uint32] | None = None,
+    selector: int = 0,
 ) -> Registers:
     """The registers of D, shape as `c`.
 
     `exact` follows the tensor core bit for bit. `native_fp8`: the target has FP8 in mma.sync
     (sm_89, sm_120), else ptxas builds it from f16 steps (sm_90; assumed for sm_100). Scale codes
-    of the block-scaled kinds: (16, blocks) and (8, blocks), see `gather_scales`.
+    of the block-scaled kinds: (16, blocks) and (8, blocks), see `gather_scales`. Of sparse ones the
+    `metadata` of the lanes (32,) and the `selector` of those that count.
     """
     op = instruction
     a_bytes, b_bytes = a_to_bytes(a), b_to_bytes(b)
+    places = None
+    if metadata is not None:
+        places = places_in_rows(metadata, selector, op.num_groups, _BITS[op.a_type])
     if op.d_type == "s32":
-        return c_from_matrix(_integer(op, a_bytes, b_bytes, c).astype(np.uint32))
+        return c_from_matrix(_integer(op, a_bytes, b_bytes, c, places).astype(np.uint32))
     left, right = _values(op, op.a_type, a_bytes), _values(op, op.b_type, b_bytes)
     addend = c_to_f16(c) if op.d_type == "f16" else c_to_matrix(c).view(np.float32)
     if scale_a is not None and scale_b is not None:
         table = decode_table(op.scale_type)
         d = _scaled(op, left, right, addend, table.take(scale_a), table.take(scale_b))
+    elif places is not None:
+        d = _sparse(op, left, right, addend, places, exact, native_fp8)
     elif not exact:
         with np.errstate(over="ignore", invalid="ignore"):
             d = left @ right.T + addend
@@ -202,8 +228,20 @@ def _scaled(
     return block_scaled_dot(a, b, c, scale_a, scale_b, op.scale_type)
 
 
+def _sparse(
+    op: MmaSync, a: NDArray[np.float32], b: NDArray[np.float32], c: NDArray[np.float32],
+    places: Places, exact: bool, native_fp8: bool,
+) -> NDArray[np.float32]:  # fmt: skip
+    types = (op.a_type, op.b_type)
+    if exact and op.a_type in _FP8 and not native_fp8:
+        return sparse_fp8_sm90(a, b, c, places)
+    model = FusedModel(25, op.d_type) if exact else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return sparse_dot(a, b, c, places, model, types)
+
+
 def _integer(
-    op: MmaSync, a: NDArray[np.uint8], b: NDArray[np.uint8], c: Registers
+    op: MmaSync, a: NDArray[np.uint8], b: NDArray[np.uint8], c: Registers, places: Places | None
 ) -> NDArray[np.int64]:
     def values(raw: NDArray[np.uint8], name: str) -> NDArray[np.int64]:
         if name == "b1":
@@ -213,6 +251,9 @@ def _integer(
             return codes - 16 * (codes > 7) if name == "s4" else codes
         return (raw.view(np.int8) if name == "s8" else raw).astype(np.int64)
 
-    total = values(a, op.a_type) @ values(b, op.b_type).T
+    left = values(a, op.a_type)
+    if places is not None:
+        left = dense_rows(left.astype(np.float32), places, op.k).astype(np.int64)
+    total = left @ values(b, op.b_type).T
     total += c_to_matrix(c).view(np.int32)
     return np.clip(total, -(2**31), 2**31 - 1) if op.saturate else total

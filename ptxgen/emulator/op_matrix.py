@@ -18,7 +18,7 @@ from ptxgen.emulator.op_wmma import is_mapped, mapped_mma
 from ptxgen.emulator.runtime import runtime, static
 from ptxgen.emulator.values import Slab, Value
 from ptxgen.errors import OutOfBoundsError
-from ptxgen.ptx.module import Instruction, Operand, Register, Vector
+from ptxgen.ptx.module import Immediate, Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
     from ptxgen.emulator.fragment import Fragment
@@ -157,7 +157,15 @@ def _mma(em: Emitter, instruction: Instruction) -> None:
     counts = [len(items_of(x)) for x in (a, b, c)]
     texts = [em.gather_operands(items_of(x), "b32") for x in (a, b, c)]
     extra = "()"
-    if scales:
+    if operation.sparse:
+        if len(scales) != 2:
+            raise unknown(instruction, "needs metadata and a selector")
+        selector = scales[1]
+        last = operation.num_selectors - 1
+        if not isinstance(selector, Immediate) or not 0 <= int(selector.value) <= last:
+            raise unknown(instruction, f"its selector must be a literal from 0 to {last}")
+        extra = f"({em.read_lanes(scales[0], 'b32')}, {int(selector.value)})"
+    elif scales:
         if len(scales) != 4:
             raise unknown(instruction, "needs scale-a, its selectors, scale-b, its selectors")
         parts = []
@@ -218,7 +226,9 @@ def multiply_matrices(
     """mma.sync: the registers of D (n, 32)."""
     image = F.machine.image
     options: dict[str, Any] = {}
-    if scales:
+    if operation.sparse:
+        options = {"metadata": scales[0], "selector": scales[1]}
+    elif scales:
         (scale_a, byte_a, thread_a), (scale_b, byte_b, thread_b) = scales
         blocks = operation.blocks
         options["scale_a"] = gather_scales(scale_a[None], byte_a, thread_a, blocks, True)

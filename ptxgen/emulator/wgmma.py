@@ -263,7 +263,7 @@ def _integer(
             for x, t in ((a, op.a_type), (b, op.b_type))
         )
     if places is not None:
-        left = dense_rows(left, places)
+        left = dense_rows(left, places, right.shape[1])
     total = product(left, right).astype(np.int64)
     if accumulate:
         total += np.ascontiguousarray(registers_to_matrix(accumulators)).view(np.int32)

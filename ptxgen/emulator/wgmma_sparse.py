@@ -48,7 +48,7 @@ def sparse_dot(
     if model is not None and np.isfinite(b).all() and (np.diff(places) > 0).all():
         # Zeros of A change nothing then, and all rows go at once.
         whole = replace(model, k_step=2 * model.k_step)
-        return fused_dot(dense_rows(a, places), b, c, whole, *types)
+        return fused_dot(dense_rows(a, places, b.shape[1]), b, c, whole, *types)
     rows = []
     for row in range(len(a)):
         met = b[:, places[row]]
@@ -60,8 +60,8 @@ def sparse_dot(
     return np.stack(rows)
 
 
-def dense_rows(a: F32, places: Places) -> F32:
-    """A with its zeros, (64, K); for integers, whose zeros change nothing."""
-    dense = np.zeros((len(a), 2 * a.shape[1]), np.float32)
+def dense_rows(a: F32, places: Places, depth: int) -> F32:
+    """A with its zeros, (rows, K = `depth`); for integers, whose zeros change nothing."""
+    dense = np.zeros((len(a), depth), np.float32)
     np.add.at(dense, (np.arange(len(a))[:, None], places), a)
     return dense
