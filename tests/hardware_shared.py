@@ -82,6 +82,11 @@ def shared_cases() -> Iterator[Case]:
     yield _case("three in a cluster", "", _THREE, ("c", "b", "a", *_SIZES), 100, 2)
     yield _case("three in the module", _THREE, "", ("a", "b", "c", *_SIZES))
     yield _case("one of three is not used", _THREE, "", ("c", "a", *_SIZES))
+    for dynamic in (0, 200):
+        yield _case(
+            f"unused in the kernel, {dynamic} B", _EXTERN["ll"],
+            ".shared .align 8 .b8 d[8];\n.shared .b8 u[100];", ("d", "ll", *_SIZES), dynamic,
+        )  # fmt: skip
     inside = ".shared .align 64 .b8 d[100];\n.shared .align 8 .b8 e[8];"
     yield _case("in module and kernel", _THREE, inside, ("a", "c", "d", "e", *_SIZES), 16)
     nested = ".shared .b8 d[3];\n{ .shared .b32 e; .reg .b32 %x; mov.u32 %x, 7;\n" \

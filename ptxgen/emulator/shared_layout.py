@@ -1,9 +1,10 @@
 """Where a kernel's shared variables lie, as ptxas places them.
 
 From offset 0x400 up: the variables of the entry, those of the module, those of the functions that
-it calls, each in the order of the text and only if the kernel uses them; then every extern array
-of the module, each aligned from where the one before starts, so that the last starts at or above
-the others. Source: cubins of ptxas 13.0, and addresses read back on an H200.
+it calls, each in the order of the text and only if the kernel uses them. Behind them every extern
+array of the module starts, each aligned from where the one before starts. Variables of the
+functions that are not used take room there, too; those of the module do not. Source: cubins of
+ptxas 13.0, and addresses read back on an H200.
 """
 
 from collections.abc import Iterator
@@ -37,16 +38,22 @@ def place_shared(module: Module, entry: Function, dynamic_bytes: int) -> SharedL
           for f in others for v in f.variables.values()),
     ]  # fmt: skip
     shared = [(key, v, is_used) for key, v, is_used in scopes if v.space == "shared"]
+    static = [x for x in shared if not _is_dynamic(x[1])]
     offsets: dict[str, int] = {}
     end = STATIC_SMEM_OFFSET
-    for key, variable, is_used in shared:
-        if is_used and not _is_dynamic(variable):
+    for key, variable, is_used in static:
+        if is_used:
             offsets[key] = align(end, variable.align)
             end = offsets[key] + variable.nbytes
+    start = end
+    for key, variable, is_used in static:
+        if not is_used and "::" in key:
+            end = align(end, variable.align) + variable.nbytes
     for key, variable, _ in shared:
         if _is_dynamic(variable):
-            offsets[key] = end = align(end, variable.align)
-    return SharedLayout(offsets, end + dynamic_bytes)
+            offsets[key] = start = align(start, variable.align)
+            end = align(end, variable.align)
+    return SharedLayout(offsets, max(start, end) + dynamic_bytes)
 
 
 def align(offset: int, alignment: int) -> int:
