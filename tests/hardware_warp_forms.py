@@ -83,6 +83,8 @@ def sparse_forms() -> list[WarpForm]:
         types = f"f32.{kind}.{kind}.f32"
         forms += [_sparse(f"m16n8k{small}", types, 2, 4, s) for s in range(4)]
         forms += [_sparse(f"m16n8k{large}", types, 4, 4, s) for s in range(2)]
+    for a, b in product(("e4m3", "e5m2"), repeat=2):
+        forms.append(_sparse("m16n8k64", f"f32.{a}.{b}.f32", 4, 4, 0))
     for bits, small in ((8, 32), (4, 64)):
         for (a, b), sat in product(product("su", repeat=2), ("", ".satfinite")):
             types = f"s32.{a}{bits}.{b}{bits}.s32"

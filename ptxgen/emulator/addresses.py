@@ -18,9 +18,9 @@ STATIC_SMEM_OFFSET = 0x400
 """The first KiB of the window is reserved."""
 SMEM_UNIT_BYTES = 128
 """Shared memory is allocated in multiples of this."""
-RESERVED_SCRATCH = STATIC_SMEM_OFFSET - 288
-"""Scratch of cooperative groups in the reserved KiB (%reserved_smem_offset_1); where exactly it
-lies is the driver's choice."""
+RESERVED_SCRATCH_BYTES = 288
+"""Of the first KiB from offset 0, where %reserved_smem_offset_1 points: the scratch of cooperative
+groups."""
 MAX_SMEM_BYTES = 232448
 """Shared memory of one CTA beside the reserved KiB (sm_90, sm_100, sm_103)."""
 SMEM_WINDOW_END = STATIC_SMEM_OFFSET + MAX_SMEM_BYTES

@@ -3,7 +3,7 @@
 import hashlib
 from functools import lru_cache
 
-from ptxgen.emulator.addresses import RESERVED_SCRATCH, STATIC_SMEM_OFFSET
+from ptxgen.emulator.addresses import STATIC_SMEM_OFFSET
 from ptxgen.emulator.faults import UNFORESEEN, unforeseen
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.program import Program
@@ -65,7 +65,7 @@ class Image:
         self.frame_bytes: dict[str, int] = {}
         """Local memory that one call of a function takes per lane."""
         scratch = "%reserved_smem_offset" in module.text
-        self.smem_first = RESERVED_SCRATCH if scratch else STATIC_SMEM_OFFSET
+        self.smem_first = 0 if scratch else STATIC_SMEM_OFFSET
         """Lowest offset in shared memory that code may use."""
         layout = place_shared(module, self.entry, launch.dynamic_smem_bytes)
         self.shared = layout.offsets

@@ -1,6 +1,6 @@
 """Special registers: where generated code finds them."""
 
-from ptxgen.emulator.addresses import RESERVED_SCRATCH
+from ptxgen.emulator.addresses import RESERVED_SCRATCH_BYTES
 from ptxgen.errors import UnknownInstructionError
 
 UNIFORM = {
@@ -27,9 +27,9 @@ UNIFORM = {
     "%globaltimer_hi": "F.machine.clock() >> 32",
     "%dynamic_smem_size": "F.cta.dynamic_smem_bytes",
     "%total_smem_size": "F.cta.total_smem_bytes", "%aggr_smem_size": "F.cta.aggr_smem_bytes",
-    "%reserved_smem_offset_begin": "0", "%reserved_smem_offset_end": "288",
+    "%reserved_smem_offset_begin": "0", "%reserved_smem_offset_end": str(RESERVED_SCRATCH_BYTES),
     "%reserved_smem_offset_cap": "1024", "%reserved_smem_offset_0": "0",
-    "%reserved_smem_offset_1": str(RESERVED_SCRATCH), "WARP_SZ": "32", "%current_graph_exec": "0",
+    "%reserved_smem_offset_1": "0", "WARP_SZ": "32", "%current_graph_exec": "0",
     "%envreg1": "F.machine.grid_workspace() >> 32",
     "%envreg2": "F.machine.grid_workspace() & 0xFFFFFFFF",
     **{f"%envreg{i}": "0" for i in (0, *range(3, 32))},
