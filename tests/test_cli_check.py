@@ -270,7 +270,7 @@ def test_step_answers_what_cannot_be_and_asks_again(litmus: LitmusFiles) -> None
         "shared tile 0": "a count must be at least 1",
         "next -1": "a count must be at least 1, got -1",
         "print %nope": "%nope is no register of",
-        "break 9999": "the text has lines 1 to",
+        "break 9999": "there are instructions up to line",
         "delete 3": "there is no breakpoint at line 3",
         "focus 7 0": "there are CTAs 0 to 0 of warps",
         "tmem 128 0": "lanes are 0 to 127",
@@ -288,7 +288,7 @@ def test_step_answers_what_cannot_be_and_asks_again(litmus: LitmusFiles) -> None
 def test_step_refuses_a_breakpoint_behind_the_end(litmus: LitmusFiles) -> None:
     result = ptxgen("step", *litmus("exchange_without_barrier", "ok"), "--break", "9999")
     assert result.exit_code == 2
-    assert "the text has lines 1 to" in result.stderr
+    assert "there are instructions up to line" in result.stderr
 
 
 def test_step_runs_on_to_the_end_where_commands_end(litmus: LitmusFiles) -> None:
