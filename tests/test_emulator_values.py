@@ -172,3 +172,23 @@ or.b32 %r2, %r2, %r3;
 """
     data = np.array([0x89ABCDEF, 0xFFFFFFF0, 0, 0], np.uint32)
     assert set(words(execute(body + STORE_R2, data))) == {0}
+
+
+@pytest.mark.parametrize("guard", ["", "@%p1 "])
+@pytest.mark.parametrize("name", ["rcp", "rsqrt"])
+def test_gross_f64_approximations_read_and_write_high_words(name: str, guard: str) -> None:
+    values = np.array([0.3, -2.0, 5.76895902, 1e-310, np.inf, 3e200] * 6)[:32]
+    body = f"""
+shl.b32 %r2, %r0, 3; cvt.u64.u32 %d2, %r2; add.u64 %d3, %d0, %d2; add.u64 %d4, %d1, %d2;
+ld.global.f64 %e0, [%d3];
+setp.ge.u32 %p1, %r0, 3; mov.f64 %e1, 0d3FF0000000000000;
+{guard}{name}.approx.ftz.f64 %e1, %e0;
+st.global.f64 [%d4], %e1;
+"""
+    found = words(execute(body, values), 32, np.uint64)
+    taken = slice(3 if guard else 0, None)
+    assert not (found & 0xFFFFFFFF).any()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        flushed = np.where(np.abs(values) < 2.0**-1022, 0.0, values)
+        exact = 1 / flushed if name == "rcp" else 1 / np.sqrt(flushed)
+    assert np.allclose(found.view(np.float64)[taken], exact[taken], rtol=2**-19, equal_nan=True)

@@ -331,9 +331,3 @@ def float_operation(
 def fused_multiply_add(instruction: Instruction) -> list[Micro]:
     """fma."""
     return lower_float(instruction)
-
-
-@lowers("sqrt", "rcp")
-def root_or_reciprocal(instruction: Instruction) -> list[Micro]:
-    """sqrt and rcp, exact; .approx gives the correctly rounded value."""
-    return lower_float(instruction)

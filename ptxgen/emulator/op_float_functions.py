@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.emulator.micro import Compute, Elementwise, Micro, lowers, unknown
-from ptxgen.emulator.op_float import pack, unpack
+from ptxgen.emulator.op_float import lower_float, pack, unpack
 from ptxgen.emulator.runtime import runtime
 from ptxgen.ptx.module import Instruction
 
@@ -29,11 +29,46 @@ def approximation(instruction: Instruction) -> list[Micro]:
         plain = "b32" if kind.endswith("x2") else "b16"
         text = f"approximate({instruction.name!r}, {kind!r}, {{0}})"
         operation = Elementwise(plain, (plain,), text, f"int({text})")
+    elif kind == "f64" and "ftz" in instruction.modifiers:
+        return _gross(instruction)
     elif kind == "f64":
         operation = Elementwise(kind, (kind,), formula, f"float({formula})")
     else:
         raise unknown(instruction)
     return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
+
+
+@lowers("sqrt", "rcp")
+def root_or_reciprocal(instruction: Instruction) -> list[Micro]:
+    """sqrt and rcp, exact; .approx gives the correctly rounded value."""
+    if instruction.modifiers[-1] == "f64" and "ftz" in instruction.modifiers:
+        return _gross(instruction)
+    return lower_float(instruction)
+
+
+def _gross(instruction: Instruction) -> list[Micro]:
+    """rcp and rsqrt of .approx.ftz.f64."""
+    text = f"gross_approximation({instruction.name!r}, {{0}})"
+    operation = Elementwise("b64", ("b64",), text, f"int({text})")
+    return [Compute(instruction, operation, instruction.operands[0], instruction.operands[1:])]
+
+
+@runtime
+def gross_approximation(name: str, bits: Any) -> Any:
+    """From the high words of f64 patterns to high words; the low ones are zero.
+
+    Source: PTX ISA 9.0, "rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64".
+    """
+    high = np.uint64(0xFFFFFFFF << 32)
+    x = _flush(np.asarray(bits, np.uint64) & high)
+    found = _flush((1 / x if name == "rcp" else 1 / np.sqrt(x)).view(np.uint64))
+    return np.where(np.isnan(found), np.uint64(0x7FFFFFFF << 32), found.view(np.uint64) & high)
+
+
+def _flush(bits: Any) -> Any:
+    """Values of f64 patterns, the subnormal ones as zeros."""
+    x = np.asarray(bits).view(np.float64)
+    return np.where(np.abs(x) < 2.0**-1022, np.copysign(0.0, x), x)
 
 
 @runtime
