@@ -192,3 +192,36 @@ st.global.f64 [%d4], %e1;
         flushed = np.where(np.abs(values) < 2.0**-1022, 0.0, values)
         exact = 1 / flushed if name == "rcp" else 1 / np.sqrt(flushed)
     assert np.allclose(found.view(np.float64)[taken], exact[taken], rtol=2**-19, equal_nan=True)
+
+
+@pytest.mark.parametrize("operation", ["add", "sub"])
+@pytest.mark.parametrize("uniform", ["neither", "left", "right", "both"])
+def test_a_chain_of_carries_ends_in_what_addc_reads(uniform: str, operation: str) -> None:
+    # (0, 1, -1, -2 or any) in each limb; after a subtraction the flag is 1 where nothing is borrowed
+    rng = np.random.default_rng(3)
+    some = rng.choice([0, 1, 2**32 - 1, 2**32 - 2, 0x12345678], (2, 32, 4)).astype(np.uint32)
+    for index, name in enumerate(("left", "right")):
+        if uniform in (name, "both"):
+            some[index] = some[index, 0]
+    loads = [
+        f"ld.global.v4.u32 {{%r{r}, %r{r + 1}, %r{r + 2}, %r{r + 3}}}, [{base}+{512 * i}];"
+        for i, (r, name) in enumerate(((4, "left"), (8, "right")))
+        for base in ["%d0" if uniform in (name, "both") else "%d2"]
+    ]
+    body = f"""
+mul.wide.u32 %d2, %r0, 16; add.u64 %d3, %d1, %d2; add.u64 %d3, %d3, %d2; add.u64 %d2, %d2, %d0;
+{chr(10).join(loads)}
+{operation}.cc.u32 %r4, %r4, %r8;
+{operation}c.cc.u32 %r5, %r5, %r9;
+{operation}c.cc.u32 %r6, %r6, %r10;
+{operation}c.cc.u32 %r7, %r7, %r11;
+mov.u32 %r2, 0;
+addc.u32 %r2, %r2, %r2;
+st.global.v4.u32 [%d3], {{%r4, %r5, %r6, %r7}};
+st.global.u32 [%d3+16], %r2;
+"""
+    found = words(execute(body, some), 256).reshape(32, 8)[:, :5]
+    for lane in range(32):
+        a, b = (sum(int(x) << 32 * i for i, x in enumerate(limbs)) for limbs in some[:, lane])
+        total = a + b if operation == "add" else a + (2**128 - b)
+        assert [int(x) for x in found[lane]] == [total >> 32 * i & 0xFFFFFFFF for i in range(5)]
