@@ -197,7 +197,7 @@ st.global.f64 [%d4], %e1;
 @pytest.mark.parametrize("operation", ["add", "sub"])
 @pytest.mark.parametrize("uniform", ["neither", "left", "right", "both"])
 def test_a_chain_of_carries_ends_in_what_addc_reads(uniform: str, operation: str) -> None:
-    # (0, 1, -1, -2 or any) in each limb; after a subtraction the flag is 1 where nothing is borrowed
+    # after a subtraction the flag is 1 where nothing was borrowed
     rng = np.random.default_rng(3)
     some = rng.choice([0, 1, 2**32 - 1, 2**32 - 2, 0x12345678], (2, 32, 4)).astype(np.uint32)
     for index, name in enumerate(("left", "right")):
