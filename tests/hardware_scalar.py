@@ -92,7 +92,7 @@ ld.param.u64 %out, [output];
 mov.u32 %t, %tid.x;
 mad.wide.u32 %in, %t, 8, %in;
 mad.wide.u32 %out, %t, 8, %out;
-{_LOADS}
+{LOADS}
 and.b32 %t, %r2, 1;
 setp.ne.u32 %p0, %t, 0;
 {chr(10).join(body)}
@@ -109,8 +109,9 @@ ret;
     return Case(name, ptx, launch, {"in": operands(kind, seed)}, parts)
 
 
-_LOADS = "\n".join(
+LOADS = "\n".join(
     f"ld.global.u64 %a{i}, [%in+{i * NUM_THREADS * 8}]; cvt.u32.u64 %r{i}, %a{i}; "
     f"cvt.u16.u64 %h{i}, %a{i}; mov.b32 %f{i}, %r{i}; mov.b64 %e{i}, %a{i};"
     for i in range(3)
 )
+"""How a thread gets its operands: a line for each of the three."""

@@ -137,11 +137,11 @@ def _floats(
     if not flags and rounding in ("rn", ""):
         simple = {
             ("f32", "f16"): ("f32", "f16", "quiet({0}.astype(F4))", "float(quiet(F4({0})))"),
-            ("f32", "bf16"): ("f32", "b16", "bf16_to_f32({0})", "bits_bf16({0})"),
+            ("f32", "bf16"): ("b32", "b16", "{0}.astype(U4) << 16", "{0} << 16"),
             ("bf16", "f32"): ("b16", "f32", "f32_to_bf16({0})", "bf16_bits({0})"),
             ("f16", "f32"): ("b16", "f32", "f32_to_f16({0})", "f16_bits({0})"),
             ("f64", "f32"): ("f64", "f32", "{0}.astype(F8)", "{0}"),
-            ("f32", "f64"): ("f32", "f64", "{0}.astype(F4)", "{0}"),
+            ("f32", "f64"): ("b32", "f64", "{0}.astype(F4).view(U4)", "int(F4({0}).view(U4))"),
         }.get((out, source))
         if simple is not None:
             return compute(instruction, simple[0], (simple[1],), *simple[2:])

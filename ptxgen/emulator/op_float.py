@@ -1,6 +1,5 @@
 """Floating point: add, sub, mul, fma, min, max, div, square roots and reciprocals."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -191,8 +190,8 @@ def float_quotient(a: float, b: float) -> float:
 
 @runtime
 def float_root(a: float) -> float:
-    """Square root; NaN below zero."""
-    return math.sqrt(a) if a >= 0 else float("nan")
+    """Square root; a negative NaN below zero."""
+    return float(np.sqrt(a))
 
 
 def unpack(kind: str, bits: Any) -> Any:

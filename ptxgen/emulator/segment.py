@@ -5,13 +5,24 @@ then together with all others of the same operation that are ready: an epilogue 
 and 64 conversions becomes two numpy calls.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ptxgen.emulator.emitter import Emitter
 from ptxgen.emulator.micro import Compute, Elementwise
 from ptxgen.emulator.tid import uniform_of_tid
-from ptxgen.emulator.values import TYPE_BITS, UNDEFINED, Code, Slab, Value, domain, register_of
+from ptxgen.emulator.values import (
+    TYPE_BITS,
+    UNDEFINED,
+    Code,
+    Slab,
+    Value,
+    domain,
+    numpy_type,
+    register_of,
+)
 from ptxgen.ptx.module import Negated, Operand, Register, Sink
 
 FUSE_FROM = 3
@@ -111,9 +122,8 @@ class SegmentWriter:
             values = self._values(node)
             if self._write_special(node, values):
                 continue
-            if all(
-                self._form(v, o) == "S" for v, o in zip(values, node.micro.sources, strict=True)
-            ):
+            sources = node.micro.sources
+            if all(self._form(values[i], sources[i]) == "S" for i in _used(operation)):
                 self._write_one(node, values)
                 continue
             slabs = tuple(0 if v is None or v.slab is None else id(v.slab) for v in values)
@@ -191,7 +201,7 @@ class SegmentWriter:
         codes: list[Code] = []
         for value, operand, kind in zip(values, node.micro.sources, operation.ins, strict=True):
             codes.append(emitter.read_as(value, operand, kind))
-        uniform = all(form == "S" for form, _ in codes)
+        uniform = all(codes[i][0] == "S" for i in _used(operation))
         code = expression(emitter, operation, codes, uniform)
         node.value = self._result(node, "S" if uniform else "V", code)
 
@@ -230,6 +240,15 @@ class SegmentWriter:
             node.value = Value("V", {}, slab, row)
 
 
+_TWO_OPERANDS = re.compile(r"\{\d\} [-+*&|^] \{\d\}")
+
+
+@lru_cache(maxsize=4096)
+def _used(operation: Elementwise) -> tuple[int, ...]:
+    """Positions of the operands that matter: a constant selector may pick from one of them."""
+    return tuple(i for i in range(len(operation.ins)) if f"{{{i}}}" in operation.vector)
+
+
 def compute_now(emitter: Emitter, micros: Sequence[Compute]) -> None:
     """Write the elementwise operations of one instruction at once, under the emitter's guard."""
     found = [_computed(emitter, m) for m in micros if not isinstance(m.destination, Sink)]
@@ -241,7 +260,7 @@ def _computed(emitter: Emitter, micro: Compute) -> tuple[int, Value]:
     assert isinstance(micro.destination, Register)
     operation = micro.operation
     codes = [emitter.read(o, k) for o, k in zip(micro.sources, operation.ins, strict=True)]
-    uniform = all(form == "S" for form, _ in codes)
+    uniform = all(codes[i][0] == "S" for i in _used(operation))
     code = expression(emitter, operation, codes, uniform)
     value = emitter.make_value(micro.destination.name, operation.out, "S" if uniform else "V", code)
     return emitter.flow.number[micro.destination.name], value
@@ -252,10 +271,14 @@ def expression(
 ) -> str:
     """The Python expression of an operation on operands that were read."""
     texts = []
+    # a Python number beside an array takes its type; two of them would make a third type
+    typed = not uniform and _TWO_OPERANDS.fullmatch(operation.vector) is None
     for (form, code), kind in zip(codes, operation.ins, strict=True):
         if kind == "pred" and not uniform:
             mask = emitter.spread(code, "pred") if form == "S" else code
             texts.append(mask if operation.out == "pred" else f"lanes({mask})")
+        elif typed and form == "S" and domain(kind) in "us":
+            texts.append(f"{numpy_type(kind)}({code})")
         else:
             texts.append(code)
     return (operation.scalar if uniform else operation.vector).format(*texts)
