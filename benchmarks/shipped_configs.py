@@ -3,7 +3,9 @@ clean under the strict checker, and right on a GPU, also under compute-sanitizer
 
 Run from a checkout:
     python benchmarks/shipped_configs.py [-o PATH]                       all that can be done here
-    compute-sanitizer python benchmarks/shipped_configs.py --steps run   memcheck
+    compute-sanitizer --report-api-errors no python benchmarks/shipped_configs.py --steps run
+The latter is memcheck; without that option it also counts the calls of cuFuncGetParamInfo that tell
+by an error that a kernel has no more parameters.
 Each config gets a small problem of its own, with partial tiles, tails of K and reused stages. Exit
 status 1 if a config fails, 3 if there is no GPU for a step that needs one.
 """

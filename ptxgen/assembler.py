@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from ptxgen.assembly_log import EntryUsage, Message, read_messages, read_usage
@@ -178,6 +179,7 @@ def nvjitlink_version() -> str | None:
     return f"{major}.{minor}"
 
 
+@lru_cache(maxsize=4)  # a text is looked at several times in a row
 def _blank_comments(ptx: str) -> str:
     """The text with comments blanked; lines stay where they are."""
     return re.sub(

@@ -110,16 +110,27 @@ def render(plan: Plan) -> Rendered:
     lines: list[str] = []
     origins: list[str] = []
     for line in marked.split("\n"):
-        marks = _MARK.findall(line)
-        text = _MARK.sub("", line).rstrip()
-        if not text and (marks or not lines or not lines[-1]):
+        text, origin = _unmarked(line)
+        if not text and (origin or not lines or not lines[-1]):
             continue
         lines.append(text)
-        origins.append(marks[0] if marks else "")
+        origins.append(origin)
     while lines and not lines[-1]:
         lines.pop()
         origins.pop()
     return Rendered("".join(f"{line}\n" for line in _indented(lines)), tuple(origins))
+
+
+def _unmarked(line: str) -> tuple[str, str]:
+    """A rendered line without its marks, and the first of them; most lines have one."""
+    start = line.find(MARK_START)
+    if start < 0:
+        return line.rstrip(), ""
+    end = line.index(MARK_END, start)
+    text = line[:start] + line[end + 1 :]
+    if MARK_START in text:
+        text = _MARK.sub("", text)
+    return text.rstrip(), line[start + 1 : end]
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
@@ -127,8 +138,11 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     deep its macros are called."""
     depth = 0
     for line in lines:
-        text = _GUARD.sub(r"\1 ", line.strip(), count=1)
-        depth -= text[:1] in ("}", ")")
-        outward = 1 if _LABEL.match(text) else 0
+        text = line.strip()
+        first = text[:1]
+        if "@" in text:
+            text = _GUARD.sub(r"\1 ", text, count=1)
+        depth -= first in ("}", ")")
+        outward = 1 if first.isupper() and _LABEL.match(text) else 0
         yield INDENT * max(depth - outward, 0) + text if text else ""
         depth += text[-1:] in ("{", "(")
