@@ -53,6 +53,14 @@ EPILOGUE_BYTES_PER_CLOCK = 64
 """Conversion and staging of D, per SM."""
 OVERLAPPED_EPILOGUE = 0.35
 """What remains of it where D is stored during the next tile's main loop."""
+CLUSTERS_AT_ONCE = {4: 32, 8: 15}
+"""Clusters of more than two CTAs that a full Hopper runs side by side, by their size: each lies
+within one GPC. Measured on an H200: a 33rd, or 16th, waits for another to end."""
+SPLIT_S_PER_ELEMENT = 0.2e-9
+"""Adding up one element of a tile over the CTAs that share its K, and what leads up to it. Measured
+on an H200: tiles of 64x32, 64x72 and 128x136."""
+SPLIT_WAVE_S = 2e-6
+"""What each further wave of such tiles takes more, since their rings run empty in between."""
 CLUSTER_CLOCKS_PER_K_TILE = 16
 """What one k-tile loses by waiting for the peer CTA."""
 EXPOSED_PROMOTION = {1: 1.0, 2: 0.45, 3: 0.66}
@@ -156,6 +164,9 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     num_n = _ceil(max(problem.n, 1), t.tile_n * t.cluster_n)
     clusters = num_m * num_n * t.split_k
     slots = np.maximum(1, gpu.num_sms // ctas)
+    for size, most in CLUSTERS_AT_ONCE.items():
+        at_once = max(1, most * gpu.num_sms // FULL_HOPPER_SMS) * size
+        slots = np.where(t.split_k == size, np.minimum(slots, at_once), slots)
     k_tiles = _ceil(_ceil(problem.k, t.tile_k), t.split_k)
     compute_s = _tile_s(problem, t, gpu, k_tiles)
     row_bytes = k_tiles * t.tile_k * dtype(problem.a).bytes
@@ -186,7 +197,7 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     first = np.where(full > 0, waves, last)
     sums = full * waves + parted * last
     columns = (
-        total + _reduction_s(problem, t, gpu),
+        total + (t.split_k > 1) * np.maximum(0, full + parted - 1) * SPLIT_WAVE_S,
         even * compute_s,
         np.maximum(0.0, full + parted - even) * compute_s,
         sums[1],
@@ -233,7 +244,8 @@ def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array
         compute_s = compute_s + t.exposed_promotion * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
     d_bytes = t.tile_m * t.tile_n * dtype(problem.d).bytes
     epilogue_s = (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
-    tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue
+    split_s = (t.split_k > 1) * t.tile_m * t.tile_n * SPLIT_S_PER_ELEMENT
+    tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue + split_s
     return tile_s
 
 
@@ -257,11 +269,3 @@ def _dram_bytes(
     a_reads = np.where(group_bytes <= room, 1, _ceil(num_n * group, slots))
     nbytes: Array = a_reads * float(a_bytes) + b_reads * float(b_bytes) + d_bytes
     return nbytes
-
-
-def _reduction_s(problem: Gemm, t: Traits, gpu: GpuModel) -> "Array":
-    """Adding up the partial sums of split_k CTAs, which pass through the L2 in FP32."""
-    nbytes = 2.0 * t.split_k * problem.m * problem.n * 4
-    rate = L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS)
-    seconds: Array = (t.split_k > 1) * (1e-6 + nbytes / rate)
-    return seconds

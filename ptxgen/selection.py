@@ -361,8 +361,15 @@ def _rank(problem: Gemm, gpu: GpuModel) -> tuple[list[Ranked], list[Refused]]:
             refused.append(Refused(config, reason))
     costs = estimates(problem, Traits.of(legal), gpu) if legal else []
     ranked = [Ranked(config, cost) for config, cost in zip(legal, costs, strict=True)]
-    ranked.sort(key=lambda r: (r.cost.total, -r.config.tile_n, str(r.config)))
+    ranked.sort(key=_preference)
     return ranked, refused
+
+
+def _preference(entry: Ranked) -> tuple[float, int, float, str]:
+    """What configs are ranked by. Where memory is the limit many take equally long: then those that
+    leave K whole come first, and those that have the Tensor Core busy for the least time."""
+    cost, split = entry.cost, getattr(entry.config, "split_k", 1)
+    return cost.total, split, cost.issue + cost.wave, str(entry.config)
 
 
 def _grid(

@@ -80,3 +80,31 @@ def test_the_tuner_steps_from_two_warpgroups_to_three() -> None:
 
 def test_three_warpgroups_take_192_rows_unasked() -> None:
     assert default_config(block((4096, 4096, 7168)), warpgroups=3).tile_m == 192
+
+
+SPLIT_MEASURED_US = {
+    ("fp8-tensor", (128, 2112, 7168), (128, 136, 1, 4)): 12.5,
+    ("fp8-tensor", (300, 2112, 7168), (128, 136, 1, 4)): 23.7,
+    ("fp8-tensor", (300, 2112, 7168), (128, 192, 2, 4)): 27.0,
+    ("fp8-block", (64, 576, 7168), (64, 72, 1, 4)): 6.7,
+    ("fp8-block", (128, 576, 7168), (64, 72, 1, 8)): 10.3,
+    ("fp8-block", (300, 576, 7168), (64, 72, 1, 4)): 12.5,
+}
+"""Microseconds of (tile_m, tile_n, warpgroups, split_k) on an H200: medians of seven rounds."""
+
+
+@pytest.mark.parametrize("measured", SPLIT_MEASURED_US, ids=str)
+def test_splits_of_k_are_predicted_near_what_an_h200_takes(
+    measured: tuple[str, tuple[int, int, int], tuple[int, int, int, int]],
+) -> None:
+    name, shape, (tile_m, tile_n, warpgroups, split_k) = measured
+    problem = kind(name).problem(shape)
+    config = default_config(
+        problem, tile_m=tile_m, tile_n=tile_n, warpgroups=warpgroups, split_k=split_k
+    )
+    predicted_us = estimate(problem, config, H200).total * 1e6
+    assert predicted_us == pytest.approx(SPLIT_MEASURED_US[measured], rel=0.25)
+
+
+def test_k_stays_whole_where_memory_is_the_limit() -> None:
+    assert rank(kind("fp8-tensor").problem((1, 7168, 16384)), H200)[0].config.split_k == 1
