@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from emulator_kernels import kernel, launch
+from litmus_cases import cases, checked
 
 from ptxgen.emission import make_plan
 from ptxgen.emulator.checker_faults import code_of
@@ -285,3 +286,11 @@ def test_where_a_line_has_several_instructions_a_finding_names_those_that_may_be
     findings = check(*body(RACE.replace("\n", " "), threads=64), strict=True).findings
     messages = {f.code: f.message for f in findings}
     assert messages["RACE"].startswith("`st.shared.u32 or ld.shared.u32 or st.global.u32` by CTA 0")
+
+
+def test_a_load_from_a_cta_that_may_be_gone_is_an_error_of_foreign_kernels_too() -> None:
+    case = next(c for c in cases() if c.name == "cta_gone_while_peer_reads")
+    report = checked(case, "bug", strict=False)
+    (found,) = (f for f in report.findings if f.code == "CLUSTER-EXIT")
+    assert found.severity == "error"
+    assert "touches its shared memory" in found.message

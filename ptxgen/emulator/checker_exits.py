@@ -12,6 +12,9 @@ from ptxgen.emulator.shadow import Record
 
 NEVER = 1 << 30
 """A milestone that does not come: nothing tells the end of the operation."""
+SIGNAL = "signal"
+"""What an arrival of a thread is, beside the kinds of asynchronous operations and "", which is an
+ordinary access."""
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Exits:
         if cta == agent.cta:
             return
         component = agent.first + clocks.ACCESSES
-        found = Exposure(agent, ((component, agent.epoch - 1),), "", origin)
+        found = Exposure(agent, ((component, agent.epoch - 1),), SIGNAL, origin)
         self._add(cta, (agent, component, origin.line), found)
 
     def commit(self, operation: AsyncOperation, agent: Agent, milestone: tuple[int, int]) -> None:
@@ -116,14 +119,15 @@ class Exits:
         if self.reporter.repeats(code, origin.line):
             return
         act = self.reporter.brief(origin.line)
-        signals = exposure.what in ("", "tcgen05_commit")
+        signals = exposure.what in (SIGNAL, "tcgen05_commit")
         use = "signals an mbarrier of it" if signals else "touches its shared memory"
+        severity = "error" if remote and not exposure.what else ""
         lenient = code == "BULK-SOURCE-REUSED" and not self.reporter.strict and _committed(exposure)
         self.reporter.add(
             code,
             f"CTA {cta} {how} while `{act}` by {warps_text(origin)} {use}: nothing that its "
             "threads have waited for says that this is over",
-            origin, severity="advice" if lenient else "",
+            origin, severity="advice" if lenient else severity,
         )  # fmt: skip
 
     def tensor_memory(self, origin: Origin, kind: str, column: int, num_columns: int) -> None:
