@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from emulator_kernels import kernel, launch
-from litmus_cases import cases, checked
+from litmus_cases import cases
 
 from ptxgen.emission import make_plan
 from ptxgen.emulator.checker_faults import code_of
@@ -288,9 +288,16 @@ def test_where_a_line_has_several_instructions_a_finding_names_those_that_may_be
     assert messages["RACE"].startswith("`st.shared.u32 or ld.shared.u32 or st.global.u32` by CTA 0")
 
 
-def test_a_load_from_a_cta_that_may_be_gone_is_an_error_of_foreign_kernels_too() -> None:
+@pytest.mark.parametrize(
+    ("before_exit", "says"),
+    [("", "which has exited"), ("nanosleep.u32 20;", "touches its shared memory")],
+    ids=["gone", "in time"],
+)
+def test_a_load_from_a_cta_that_may_be_gone_is_an_error_of_foreign_kernels_too(
+    before_exit: str, says: str
+) -> None:
     case = next(c for c in cases() if c.name == "cta_gone_while_peer_reads")
-    report = checked(case, "bug", strict=False)
-    (found,) = (f for f in report.findings if f.code == "CLUSTER-EXIT")
-    assert found.severity == "error"
-    assert "touches its shared memory" in found.message
+    text = case.text("bug").replace("    ret;", f"    {before_exit}\n    ret;")
+    (found,) = check(text, case.launches, schedules=("lazy",)).findings
+    assert (found.code, found.severity) == ("CLUSTER-EXIT", "error")
+    assert says in found.message

@@ -63,7 +63,8 @@ def current_line() -> int | None:
 
 
 def report_fault(reporter: Reporter, error: EmulationError) -> None:
-    """Enter what stopped a run. A HazardError has been entered before it was raised."""
+    """Enter what stopped a run, which is an error whatever its code is by itself. A HazardError has
+    been entered before it was raised."""
     if isinstance(error, HazardError):
         return
     code = code_of(error)
@@ -79,7 +80,7 @@ def report_fault(reporter: Reporter, error: EmulationError) -> None:
             if not reporter.repeats(other, origin.line):
                 reporter.add(other, message, origin)
     if not reporter.repeats(code, error.line):
-        reporter.add(code, str(error), Origin(cta, warp, 0, error.line or 0))
+        reporter.add(code, str(error), Origin(cta, warp, 0, error.line or 0), severity="error")
 
 
 def _waits_for_others(fragment: Any) -> bool:
