@@ -13,7 +13,7 @@ PLACEHOLDER_BYTES = 65536
 PLACEHOLDER_BOX = 64
 WARP_THREADS = 32
 _SCALARS = {"u32": "u32", "s32": "s32", "b32": "u32", "f32": "f32", "u64": "u64", "s64": "s64",
-            "b64": "u64", "u16": "u32", "s16": "s32", "u8": "u32"}  # fmt: skip
+            "b64": "u64"}  # fmt: skip
 _CARRIES = ("mov", "add", "sub", "mad", "cvta", "selp", "shfl", "or")
 """Instructions whose result may be the address that an operand was."""
 
@@ -72,7 +72,8 @@ def _param(
     if parameter.is_array and parameter.nbytes == TENSOR_MAP_BYTES and parameter.align >= 64:
         return _tensor_map(name, uses, buffers, notes)
     if parameter.is_array or parameter.type not in _SCALARS:
-        notes.append(f"params {name}: {parameter.nbytes} bytes, as hexadecimal text")
+        unit = "byte" if parameter.nbytes == 1 else "bytes"
+        notes.append(f"params {name}: {parameter.nbytes} {unit}, as hexadecimal text")
         return Param(name, "bytes", "00" * parameter.nbytes)
     kind = _SCALARS[parameter.type]
     if kind in ("u64", "s64") and (parameter.pointer_space or _is_pointer(uses)):

@@ -209,7 +209,7 @@ def test_a_launch_template_takes_cluster_and_scalars_from_the_text(tmp_path: Pat
     path.write_text(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 smem[];\n"
         ".visible .entry k(.param .u32 n, .param .f32 scale, .param .u64 length, "
-        ".param .u64 data, .param .align 8 .b8 blob[24])\n"
+        ".param .u64 data, .param .align 8 .b8 blob[24], .param .u8 flag, .param .s16 step)\n"
         ".reqntid 64, 2, 1\n.reqnctapercluster 2, 1, 1\n{\n.reg .b64 %d<4>;\n.reg .b32 %r<4>;\n"
         "ld.param.u64 %d0, [data];\nadd.u64 %d1, %d0, 16;\nld.global.u32 %r0, [%d1];\n"
         "ld.param.u64 %d2, [length];\ncvt.u32.u64 %r1, %d2;\nret;\n}\n",
@@ -221,7 +221,9 @@ def test_a_launch_template_takes_cluster_and_scalars_from_the_text(tmp_path: Pat
     assert launch.grid_ctas == (2, 1, 1)
     assert [(p.name, p.kind) for p in launch.params] == [
         ("n", "u32"), ("scale", "f32"), ("length", "u64"), ("data", "pointer"), ("blob", "bytes"),
+        ("flag", "bytes"), ("step", "bytes"),
     ]  # fmt: skip
+    assert [len(p.value) // 2 for p in launch.params[-3:]] == [24, 1, 2]
     assert "dynamic_smem_bytes" in result.stderr
 
 
