@@ -100,6 +100,11 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
             {"a": "bf16", "b": "bf16", "d": "f32", "layout": "tn", "scale": "rowcol"},
             {**SMALL, "tile_k": 64, "warpgroups": 1, "tile_m": 64, "store": "global"},
         ),
+        "gemm_sm90_rows": Golden(
+            "sm_90a",
+            {"a": "e4m3", "b": "e4m3", "d": "bf16", "scale": "tensor"},
+            {**SMALL, "warpgroups": 1, "tile_m": 64, "tile_n": 72, "store": "global"},
+        ),
         "gemm_sm90_epilogue": Golden(
             "sm_90a",
             {

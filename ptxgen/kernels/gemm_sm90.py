@@ -71,6 +71,7 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "mover": "mover_scales" if config.scale_format == "f32" else "mover_scales_ue8m0",
             "epilogue": (
                 "epilogue_split" if config.split_k > 1
+                else "epilogue_rows" if config.stores_rows
                 else "epilogue_global" if config.store == "global"
                 else "epilogue_tma"
             ),

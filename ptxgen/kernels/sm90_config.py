@@ -196,6 +196,26 @@ class Config(WgmmaConfig):
         return self.overlaps_promotion and self.blocks_per_warpgroup == 1 and self.scale != "group"
 
     @property
+    def stores_rows(self) -> bool:
+        """Whether D goes through shared memory to st.global, whole rows at a time."""
+        fits = dtype(self.d).bytes == 2 and self.d_tile_n % CORE_ROWS == 0
+        return self.store == "global" and self.split_k == 1 and fits
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory through which D is stored: rows need one buffer for each warpgroup."""
+        if self.stores_rows:
+            return self.warpgroups * DStaging.BUFFER_BYTES
+        return super().staging_bytes
+
+    @property
+    def staging_region(self) -> tuple[str, int, str]:
+        """Name, bytes and use of what D is stored through."""
+        if self.stores_rows:
+            return "d", self.staging_bytes, "D staging, a buffer per consumer warpgroup"
+        return super().staging_region
+
+    @property
     def publishes_late(self) -> bool:
         """Whether a tile that lies staged is handed to TMA while the next one's wgmma run.
 

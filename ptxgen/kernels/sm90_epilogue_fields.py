@@ -5,7 +5,7 @@ from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
 from ptxgen.kernels.staged_chunks import staged_chunks
-from ptxgen.layout import DStaging
+from ptxgen.layout import CHUNK_BYTES, CORE_ROWS, DStaging
 
 PAUSE_GROUPS = 4
 """Groups of 8 columns of D that ptxas may work on at once."""
@@ -34,7 +34,8 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
     d = dtype(config.d)
     deferred = config.store == "deferred"
     turns = 2 if config.gated else 1
-    chunks = [] if config.store == "global" else staged_chunks(d, config.d_tile_n, results, turns)
+    stages_d = config.store != "global" or config.stores_rows
+    chunks = staged_chunks(d, config.d_tile_n, results, turns) if stages_d else []
     chunks = [
         {
             **chunk,
@@ -67,7 +68,12 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
         "pack": PACK[config.d],
         "convert": CONVERT[config.d],
         "staging": DStaging(d, config.d_tile_n),
-        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_bytes": config.staging_bytes // config.warpgroups,
+        "octet_bytes": CORE_ROWS * DStaging.PITCH_BYTES,
+        "staged_rows": [
+            {"index": i, "swizzle": i * CHUNK_BYTES, "offset": i * DStaging.PITCH_BYTES}
+            for i in range(CORE_ROWS)
+        ],
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_values(config),
     }

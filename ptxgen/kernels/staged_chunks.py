@@ -42,6 +42,9 @@ def staged_chunks(
                     "stores": stores,
                     "map": f"%{chunk.map.name}",
                     "column_offset": chunk.column_offset,
+                    "columns": chunk.map.columns,
+                    "row_bytes": chunk.map.columns * d.bytes,
+                    "is_narrow": chunk.map.columns * d.bytes < DStaging.PITCH_BYTES,
                     "num_pieces": chunk.map.columns * d.bytes // CHUNK_BYTES,
                 }
             )
