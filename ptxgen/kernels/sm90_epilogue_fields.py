@@ -71,9 +71,16 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
         "staging_bytes": config.staging_bytes // config.warpgroups,
         "octet_bytes": CORE_ROWS * DStaging.PITCH_BYTES,
         "staged_rows": [
-            {"index": i, "swizzle": i * CHUNK_BYTES, "offset": i * DStaging.PITCH_BYTES}
+            {
+                "index": i,
+                "parity": i % 2,
+                "swizzle": i * CHUNK_BYTES,
+                "offset": i * DStaging.PITCH_BYTES,
+            }
             for i in range(CORE_ROWS)
         ],
+        "row_parities": [0, 1],
+        "octet_rows": CORE_ROWS,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_values(config),
     }
