@@ -142,12 +142,16 @@ class Debugger(Stepper):
             self.write(f"break at {line}: {self._line(line)}")
 
     def _do_delete(self, stop: Stop, arguments: list[str]) -> None:
+        if not arguments:
+            raise ValueError("it takes a line")
         line = _number(arguments[0])
         if line not in self.breakpoints:
             raise ValueError(f"there is no breakpoint at line {line}")
         self.breakpoints.remove(line)
 
     def _do_focus(self, stop: Stop, arguments: list[str]) -> None:
+        if len(arguments) == 1:
+            raise ValueError("it takes a CTA and a warp")
         focus = (_number(arguments[0]), _number(arguments[1])) if arguments else None
         grid = math.prod(stop.machine.launch.grid_ctas)
         warps = -(-math.prod(stop.machine.launch.cta_threads) // 32)
@@ -199,6 +203,8 @@ class Debugger(Stepper):
             self.write(f"{here} {fragment.warp.name}{lanes}: {where}")
 
     def _do_shared(self, stop: Stop, arguments: list[str]) -> None:
+        if not arguments:
+            raise ValueError("it takes an offset or a symbol")
         cta = stop.fragment.cta
         name, _, plus = arguments[0].partition("+")
         symbols = {k.split("::")[-1]: v for k, v in stop.machine.image.shared.items()}
