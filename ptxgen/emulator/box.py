@@ -55,11 +55,6 @@ class BoxShape:
     global_span: int
     """From the first to after the last byte of a box inside the tensor."""
 
-    @property
-    def smem_span(self) -> int:
-        """From the first to after the last byte in shared memory."""
-        return (self.rows - 1) * self.pitch + self.smem_row_bytes
-
 
 @lru_cache(maxsize=1024)
 def box_shape(tensor_map: DecodedMap) -> BoxShape:

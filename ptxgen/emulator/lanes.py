@@ -19,7 +19,6 @@ U1, U2, U4, U8 = np.uint8, np.uint16, np.uint32, np.uint64
 I1, I2, I4, I8 = np.int8, np.int16, np.int32, np.int64
 F2, F4, F8 = np.float16, np.float32, np.float64
 UNSIGNED = {8: U1, 16: U2, 32: U4, 64: U8}
-SIGNED = {8: I1, 16: I2, 32: I4, 64: I8}
 FLOATS = {16: F2, 32: F4, 64: F8}
 
 _BITS = (1 << np.arange(32, dtype=np.uint64)).astype(np.uint64)
@@ -197,13 +196,6 @@ def _signed(a: Any) -> bool:
 def full(value: int, width: int) -> Lanes:
     """A uniform integer in every lane."""
     return np.full(32, value, UNSIGNED[width])
-
-
-def insert_lane(values: Lanes, lane: int, value: int) -> Lanes:
-    """A copy of `values` with one lane replaced."""
-    changed = values.copy()
-    changed[lane] = value
-    return changed
 
 
 def truncate_division(a: Any, b: Any) -> Any:

@@ -114,9 +114,6 @@ class AsyncOperation:
     group: str = ""
     """Group that retires it when no barrier does: bulk, cp_async, wgmma, tcgen05, tcgen05_ld,
     tcgen05_st."""
-    registers_read: tuple[str, ...] = ()
-    registers_written: tuple[str, ...] = ()
-    """Registers that must not be touched before it has retired."""
     finished: bool = field(default=False)
     """Set by the executor once its writes are in memory."""
 
