@@ -1,7 +1,7 @@
 """gemm_sm90: dense GEMM on Hopper's wgmma, with TMA and a ring of mbarriers.
 
-Pairs with templates/gemm_sm90.ptx.j2. One producer warp fills a ring of stages by TMA; one or two
-consumer warpgroups run wgmma on them and store D. CTAs are persistent.
+Pairs with templates/gemm_sm90.ptx.j2. One producer warp fills a ring of stages by TMA; one to
+three consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 """
 
 from ptxgen.dtypes import dtype

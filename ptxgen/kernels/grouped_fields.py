@@ -109,9 +109,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "publishes_late": False,
         "clears_a": config.clears_a,
         "clear_step": 16 * config.cta_threads,
-        "cleared": [
-            {"offset": regions["a[0]"], "end": regions["a[0]"] + a_tile.nbytes},
-        ],
+        "cleared": {"offset": regions["a[0]"], "end": regions["a[0]"] + a_tile.nbytes},
         "trims_k": config.trims_k,
         "clips": config.mode in ("batched", "kgrouped"),
         "adds": config.mode == "kgrouped",
@@ -260,7 +258,6 @@ def _scale_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
         "entries_b": entries_b,
         "rows_per_entry_b": per_entry,
         "entry_shift_b": shift,
-        "column_scales": offset_a if config.swap_ab else offset_b,
         "warpgroup_scale_bytes": 4 * config.blocks_per_warpgroup
         if config.swap_ab and config.scale == "block"
         else 4 * config.mma_rows // config.warpgroups,

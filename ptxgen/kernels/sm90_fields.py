@@ -15,7 +15,9 @@ def fields(config: Config) -> dict[str, object]:
     """Fields of the plan, by name."""
     a_tile, b_tile = config.a_tile, config.b_tile
     regions = {r.name: r.offset for r in smem_map(config)}
+    pad_offset = regions.get("pad[0]", 0)
     promoted = config.accumulate == "promoted"
+    moves_registers = config.warpgroups > 1
     blocks = range(config.blocks_per_warpgroup)
     results = [f"%sum{i}_" if promoted else f"%acc{i}_" for i in blocks]
     parts = [
@@ -47,7 +49,8 @@ def fields(config: Config) -> dict[str, object]:
         "producer_registers": config.producer_registers,
         "consumer_registers": config.consumer_registers,
         "dependent": config.dependent_launch,
-        "moves_registers": config.warpgroups > 1,
+        "moves_registers": moves_registers,
+        "idle_text": f"idle{' (they give their registers to the consumers)' * moves_registers}",
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
         **split_fields(config, regions),
@@ -64,11 +67,7 @@ def fields(config: Config) -> dict[str, object]:
         "tx_bytes": config.tx_bytes,
         "clears_pad": config.pad_bytes > 0,
         "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
-        "cleared": [
-            {"offset": regions["pad[0]"], "end": regions["pad[0]"] + config.pad_bytes}
-        ]
-        if config.pad_bytes
-        else [],
+        "cleared": {"offset": pad_offset, "end": pad_offset + config.pad_bytes},
         "warpgroup_rows": config.tile_m // config.warpgroups,
         "warpgroup_a_bytes": config.blocks_per_warpgroup * a_tile.mma_m_bytes,
         "a_descriptor": hex(config.a_descriptor.encode()),
