@@ -4,8 +4,6 @@ Run from a checkout: python benchmarks/accuracy.py [-o PATH] [--device emulator]
 a result differs from the model of the tensor core, 3 without a GPU.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,15 +13,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ptxgen.benchmark.gpu_state import StateSampler
-from ptxgen.benchmark.suite import provenance
+from benchmarks.report import exit_status, open_gpu, options, write
 from ptxgen.emulator import EmulatorDevice
 from ptxgen.emulator.options import Options
-from ptxgen.errors import ToolMissingError
 from ptxgen.exact_model import exact_result
 from ptxgen.kernels import kernel_for
 from ptxgen.launch import Device
-from ptxgen.launcher.device import GpuDevice
 from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
 from ptxgen.renderer import render
@@ -78,8 +73,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure every combination and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
+    parser = options(__doc__)
     parser.add_argument("--device", choices=["gpu", "emulator"], default="gpu")
     parser.add_argument("--largest-k", type=int, default=max(K))
     arguments = parser.parse_args(words)
@@ -88,12 +82,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if arguments.device == "emulator":
         device = EmulatorDevice(Options(exact=True))
     else:
-        try:
-            gpu = GpuDevice.get()
-        except ToolMissingError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
-        device, where = gpu, provenance(gpu, StateSampler(gpu))
+        device, where = open_gpu()
     rows = [
         measure(device, sums, k, data)
         for sums in SUMS
@@ -103,11 +92,9 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     ok = not any(row["differ_from_exact_model"] for row in rows)
     print("\n".join(table(rows)))
-    if arguments.output:
-        report = {"schema": "ptxgen.accuracy/1", "ok": ok, **where, "method": __doc__, "rows": rows}
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write(arguments.output, "accuracy", ok, where, __doc__, rows=rows)
     return 0 if ok else 5
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

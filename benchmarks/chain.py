@@ -6,8 +6,6 @@ bits, 1 if not, 3 without a GPU. The weights exceed the L2 together, so all are 
 Both ways run in CUDA graphs of whole chains, in paired rounds.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -20,14 +18,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.report import exit_status, open_gpu, options, write
 from ptxgen import selection
 from ptxgen.benchmark.ceilings import image_of
-from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.method import Method, compare, paired_ratio
 from ptxgen.benchmark.replay import graph_contender, stopwatch
-from ptxgen.benchmark.suite import provenance
 from ptxgen.benchmark.workload import pool
-from ptxgen.errors import ConfigError, ToolMissingError
+from ptxgen.errors import ConfigError
 from ptxgen.kernels import gemm_sm90
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.launching import PreparedCall
@@ -126,15 +123,8 @@ def measure(device: GpuDevice, chain: Chain, links: Sequence[Gemm]) -> dict[str,
 
 def main(words: Sequence[str] | None = None, widths: Sequence[int] = WIDTHS) -> int:
     """Run everything on GPU 0 and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args(words)
-    try:
-        device = GpuDevice.get()
-    except ToolMissingError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    where = provenance(device, StateSampler(device))
+    arguments = options(__doc__).parse_args(words)
+    device, where = open_gpu()
     with ExitStack() as stack:
         chain = Chain(device, links_of(max(M), widths), stack)
         table = [measure(device, chain, links_of(m, widths)) for m in M]
@@ -144,12 +134,9 @@ def main(words: Sequence[str] | None = None, widths: Sequence[int] = WIDTHS) -> 
             f"m {row['m']:4}  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
             f" us  gain {row['gain']:.3f}  {'equal bits' if row['equal'] else 'BITS DIFFER'}"
         )
-    if arguments.output:
-        report = {"schema": "ptxgen.chain/1", "ok": ok, **where, "method": __doc__,
-                  "widths": widths, "chains": table}  # fmt: skip
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write(arguments.output, "chain", ok, where, __doc__, widths=widths, chains=table)
     return 0 if ok else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -6,8 +6,6 @@ what the process imports and compiles once (templates, the ranking of configs) i
 its seconds are listed. Exit status 1 if a limit is exceeded.
 """
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -19,11 +17,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.report import open_gpu, options, write
 from ptxgen import selection
 from ptxgen.benchmark.sets import kind
 from ptxgen.cache import assemble_cached
 from ptxgen.errors import ToolMissingError
 from ptxgen.kernels import kernel_of
+from ptxgen.launcher.device import GpuDevice
+from ptxgen.launcher.module import load_module
 from ptxgen.renderer import render
 
 SHAPES = ((4096, 7168, 16384), (64, 2112, 7168))
@@ -42,7 +43,7 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def measure(name: str, shape: tuple[int, int, int], device: Any) -> dict[str, Any]:
+def measure(name: str, shape: tuple[int, int, int], device: GpuDevice | None) -> dict[str, Any]:
     """All steps for the config that selection takes for one problem."""
     problem = kind(name).problem(shape)
     choose_s, config = timed(lambda: selection.choose(problem))
@@ -63,8 +64,6 @@ def measure(name: str, shape: tuple[int, int, int], device: Any) -> dict[str, An
         "emitted_from_cache_s": median(seconds for seconds, _ in emitted),
     }  # fmt: skip
     if device is not None:
-        from ptxgen.launcher.module import load_module
-
         with device.current():
             for step, image in (("load_cubin_s", cubin.code), ("jit_s", text)):
                 seconds, module = timed(lambda x=image: load_module(x, device.properties))
@@ -75,20 +74,15 @@ def measure(name: str, shape: tuple[int, int, int], device: Any) -> dict[str, An
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure each config once and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
+    parser = options(__doc__)
     parser.add_argument("--device", choices=["auto", "none"], default="auto")
     arguments = parser.parse_args(words)
-    device, where = None, {}
+    device: GpuDevice | None = None
+    where: dict[str, Any] = {}
     os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache of JIT results
     if arguments.device == "auto":
-        from ptxgen.benchmark.gpu_state import StateSampler
-        from ptxgen.benchmark.suite import provenance
-        from ptxgen.launcher.device import GpuDevice
-
         try:
-            device = GpuDevice.get()
-            where = provenance(device, StateSampler(device))
+            device, where = open_gpu()
         except ToolMissingError as error:
             print(f"without a GPU: {error}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
@@ -101,12 +95,10 @@ def main(words: Sequence[str] | None = None) -> int:
         steps = "  ".join(f"{k} {v:.4f}" for k, v in row.items() if k.endswith("_s"))
         print(f"{row['kind']:11} {'x'.join(map(str, row['shape'])):15} {steps}")
     print("slowest after the first", {k: round(v, 4) for k, v in slowest.items()}, "limits", LIMITS)
-    if arguments.output:
-        report = {
-            "schema": "ptxgen.cold_start/1", "ok": ok, **where, "method": __doc__,
-            "limits": LIMITS, "slowest": slowest, "first_of_the_process": first, "rows": rows,
-        }  # fmt: skip
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write(
+        arguments.output, "cold_start", ok, where, __doc__,
+        limits=LIMITS, slowest=slowest, first_of_the_process=first, rows=rows,
+    )  # fmt: skip
     return 0 if ok else 1
 
 

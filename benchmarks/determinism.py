@@ -5,8 +5,6 @@ if not, 3 without a GPU. The cost of batch invariance is the time of the best co
 all M must, over that of the best config for this M, in paired rounds.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,15 +16,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.report import exit_status, open_gpu, options, write
 from ptxgen import selection
 from ptxgen.benchmark.ceilings import image_of
-from ptxgen.benchmark.gpu_state import StateSampler
 from ptxgen.benchmark.method import Method, compare, paired_ratio
 from ptxgen.benchmark.replay import launch_contender, stopwatch
 from ptxgen.benchmark.sets import kind
-from ptxgen.benchmark.suite import provenance
 from ptxgen.benchmark.workload import Workload
-from ptxgen.errors import ToolMissingError
 from ptxgen.kernels import kernel_of
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.launching import PreparedCall
@@ -165,16 +161,9 @@ def cost_of_invariance(device: GpuDevice, named: Named, m: int) -> dict[str, Any
 
 def main(words: Sequence[str] | None = None, extent: Extent | None = None) -> int:
     """Run everything on GPU 0 and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args(words)
+    arguments = options(__doc__).parse_args(words)
     extent = extent or Extent()
-    try:
-        device = GpuDevice.get()
-    except ToolMissingError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    where = provenance(device, StateSampler(device))
+    device, where = open_gpu()
     repeats = [repeat_under_load(device, named, extent) for named in extent.repeated]
     for r in repeats:
         print(f"{r['kind']} {r['shape']}: {r['differing']} of {r['repeats']} repeats differ")
@@ -188,12 +177,10 @@ def main(words: Sequence[str] | None = None, extent: Extent | None = None) -> in
               f" {c['invariant_us']:8.2f} us, {c['ratio']:.3f}")  # fmt: skip
     ok = all(r["written"] and not r["differing"] for r in repeats)
     ok = ok and not any(e["wrong_m"] for e in every_m)
-    if arguments.output:
-        report = {"schema": "ptxgen.determinism/1", "ok": ok, **where, "method": __doc__,
-                  "repeats": repeats, "every_m": every_m, "cost": cost}  # fmt: skip
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    found = {"repeats": repeats, "every_m": every_m, "cost": cost}
+    write(arguments.output, "determinism", ok, where, __doc__, **found)
     return 0 if ok else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -10,8 +10,6 @@ Each config gets a small problem of its own, with partial tiles, tails of K and 
 status 1 if a config fails, 3 if there is no GPU for a step that needs one.
 """
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +19,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.report import exit_status, open_gpu, options, write
 from ptxgen.assembler import assemble
 from ptxgen.devices import GPU_MODELS
 from ptxgen.emulator.checking import check
-from ptxgen.errors import PtxgenError, ToolMissingError
+from ptxgen.errors import PtxgenError
 from ptxgen.images import config_text
 from ptxgen.kernels import KERNELS
 from ptxgen.operands import make_operands
@@ -129,8 +128,7 @@ def look(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Look at every config and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
+    parser = options(__doc__)
     parser.add_argument("--steps", default=",".join(STEPS), help="of " + ", ".join(STEPS))
     parser.add_argument("--part", default="0/1", help="I/N: every Nth config from the Ith on")
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -139,16 +137,7 @@ def main(words: Sequence[str] | None = None) -> int:
     part, parts = map(int, arguments.part.split("/"))
     where: dict[str, Any] = {}
     if set(steps) & set(NEED_GPU):
-        from ptxgen.benchmark.gpu_state import StateSampler
-        from ptxgen.benchmark.suite import provenance
-        from ptxgen.launcher.device import GpuDevice
-
-        try:
-            device = GpuDevice.get()
-        except ToolMissingError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
-        where = provenance(device, StateSampler(device))
+        _, where = open_gpu()
     configs = shipped_configs()[part::parts]
     rows = list(look(configs, steps, arguments.seconds))
     for row in rows:
@@ -156,12 +145,12 @@ def main(words: Sequence[str] | None = None) -> int:
             print(row)
     failed = sum(not row["ok"] for row in rows)
     print(f"{', '.join(steps)}: {len(rows)} of {len(configs)} configs looked at, {failed} failed")
-    if arguments.output:
-        report = {"schema": "ptxgen.shipped_configs/1", "ok": not failed, **where,
-                  "method": __doc__, "configs": len(configs), "rows": rows}  # fmt: skip
-        arguments.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write(
+        arguments.output, "shipped_configs", not failed, where, __doc__,
+        configs=len(configs), rows=rows,
+    )  # fmt: skip
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))

@@ -98,9 +98,9 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[
         spec.loader.exec_module(script)
         gpu = EmulatedGpu()
         replaced = {
-            "GpuDevice": SimpleNamespace(get=lambda: gpu), "PreparedCall": Call,
+            "open_gpu": lambda: (gpu, {}), "PreparedCall": Call,
             "image_of": lambda plan: render(plan).text, "new_stream": number, "stopwatch": watch,
-            "graph_contender": contender, "provenance": lambda device, sampler: {},
+            "graph_contender": contender,
             "launch_contender": lambda name, watch, launch, image, copies: contender(
                 name, watch, Call(watch.device, launch, image), copies),
         }  # fmt: skip

@@ -21,7 +21,7 @@ from ptxgen.benchmark.method import Contender, Method, Samples, compare, paired_
 from ptxgen.benchmark.peers import PeerError
 from ptxgen.benchmark.replay import Stopwatch, launch_contender, stopwatch
 from ptxgen.benchmark.report import SCHEMA, PeerResult, summary_of
-from ptxgen.benchmark.suite import commit_of, environment_of, software_of
+from ptxgen.benchmark.suite import provenance
 from ptxgen.errors import ConfigError, WrongResultError
 from ptxgen.kernels import grouped_sm90
 from ptxgen.launcher.device import GpuDevice
@@ -137,8 +137,9 @@ def run(
     Raises: ConfigError if no config serves a problem; DriverError, AssemblyError.
     """
     method = method or Method()
-    began, started_at = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    began = time.monotonic()
     sampler = StateSampler(device)
+    where = provenance(device, sampler)
     results: list[GroupedResult] = []
     skipped: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
@@ -174,15 +175,9 @@ def run(
     results.sort(key=lambda result: places[result.case])
     return {
         "schema": SCHEMA,
-        "hardware": {**asdict(device.properties), **sampler.limits()},
-        "environment": {
-            **asdict(environment_of(device, sampler)),
-            **software_of(),
-            "commit": commit_of(),
-        },
+        **where,
         "measured_by": measured_by,
         "level": LEVEL,
-        "started_at": started_at,
         "seconds": time.monotonic() - began,
         "method": {**asdict(method), "text": METHOD},
         "ceilings": {**ceilings.as_data(), "copy_gbytes_per_s": copy_bytes_per_s / 1e9},
