@@ -7,6 +7,12 @@ from ptxgen.descriptors import MatrixDescriptor
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.sm90_registers import (
+    CONSUMER_REGISTERS,
+    FEW_BOXES,
+    PRODUCER_REGISTERS,
+    needed_registers,
+)
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
 from ptxgen.layout import (
     CHUNK_BYTES,
@@ -25,28 +31,6 @@ GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 SWIZZLES = (0, 32, 64, 128)
 GPC_SMS = 16
 """SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
-PRODUCER_REGISTERS = {1: {False: 24, True: 40}, 2: {False: 24, True: 40}, 3: {False: 32, True: 32}}
-"""Registers per thread of the producer warpgroup, by consumer warpgroups: few, or more where it has
-much to do."""
-CONSUMER_REGISTERS = {
-    1: {False: 255, True: 255}, 2: {False: 240, True: 232}, 3: {False: 160, True: 160}
-}  # fmt: skip
-"""Registers per consumer thread, by warpgroups and by whether the producer has much to do. Two:
-3 x 168 at entry = 24 + 240 + 240 = 40 + 232 + 232. Three: 4 x 128 = 32 + 3 x 160. One: the entry
-count already suffices, so setmaxnreg is left out."""
-FEW_BOXES = 8
-"""TMA boxes per k-tile that a producer thread with few registers can issue without a spill."""
-OVERHEAD_REGISTERS = {1: 104, 2: 96, 3: 32}
-"""Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
-every configuration within this bound without a spill (tests/test_gemm_sm90_configs.py)."""
-OVERLAP_SPARES = {1: 40, 2: 56}
-DEFERRED_SPARES = {1: 40, 2: 48, 3: 0}
-"""Registers by which the overhead is smaller where accumulators die before the epilogue starts."""
-COLUMN_SCALE_REGISTERS = 16
-"""Registers more for column scales that ptxas loads ahead of their use."""
-C_REGISTERS = 48
-"""Registers more for elements of C that ptxas loads ahead of their use; what else an epilogue needs
-is free by then, since pauses bound what ptxas works on at once. Measured: ptxas 13.0 and 13.5."""
 MOST_UE8M0_ROWS = 128
 """Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
 Measured: ptxas 13.0 and 13.5."""
@@ -385,7 +369,7 @@ class Config(WgmmaConfig):
                 f"of which it has {self.producer_registers}; try tile_m={MOST_UE8M0_ROWS}"
             )
         self._check_epilogue()
-        self._check_registers()
+        self.check_registers(needed_registers(self), self.consumer_registers, "tile_n")
         check_smem(self, TARGET)
 
     def _check_epilogue(self) -> None:
@@ -411,22 +395,3 @@ class Config(WgmmaConfig):
                 f"try tile_n={align_up(self.tile_n, self.tile_n * CHUNK_BYTES // row_bytes)} or "
                 "store=global"
             )
-
-    def _check_registers(self) -> None:
-        sets: float = self.num_accumulators
-        if self.store == "deferred":
-            sets += self.blocks_per_warpgroup / 2
-        if self.accumulate == "promoted":
-            sets += self.blocks_per_warpgroup
-        needed = int(sets * self.registers_per_block) + OVERHEAD_REGISTERS[self.warpgroups]
-        if self.overlaps_promotion:
-            needed -= OVERLAP_SPARES[self.warpgroups]
-        elif self.store == "deferred":
-            needed -= DEFERRED_SPARES[self.warpgroups]
-        elif self.scale == "rowcol":
-            needed += COLUMN_SCALE_REGISTERS
-        if not self.overlaps_promotion:  # there the accumulators are free by then
-            needed += C_REGISTERS if self.c != "none" else 0
-        elif self.scale == "group" and self.has_epilogue:
-            needed += COLUMN_SCALE_REGISTERS
-        self.check_registers(needed, self.consumer_registers, "tile_n")
