@@ -66,7 +66,8 @@ class Config(WgmmaConfig):
     added in a fixed order through distributed shared memory. More than 1 needs store=global."""
     store: str = "tma"
     """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
-    (st.global) for addresses, strides or row lengths that TMA refuses."""
+    (st.global) for addresses, strides or row lengths that TMA refuses; elements of 16 bits then go
+    through shared memory, whole rows at a time, unless K is split."""
     a_rows: int = 0
     """Rows of A that a tile of 64 rows has, for problems that have no more: 8, 16 or 32. wgmma
     takes the others from what lies behind, and their sums are not stored. 0: all of them. TMA takes
