@@ -86,6 +86,27 @@ def test_sample_of_corner_configs_assembles_without_spill_or_message() -> None:
         assemble_cleanly(plan_of(config))
 
 
+ROWS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({}, {}, {"tile_m": 256, "tile_n": 136, "warpgroups": 2}),
+    ({"scale": "rowcol"}, {"bias": "column"}, {"tile_m": 64, "tile_n": 256, "warpgroups": 1}),
+    ({}, {"c": "f32", "bias": "column", "activation": "silu"},
+     {"tile_m": 128, "tile_n": 96, "warpgroups": 1}),
+    ({"scale": "block", "accumulate": "promoted"},
+     {"c": "f32", "bias": "column", "activation": "gelu"},
+     {"tile_m": 192, "tile_n": 72, "warpgroups": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "epilogue", "tile"), ROWS, ids=str)
+def test_large_tiles_stored_in_rows_assemble_without_spill_or_message(
+    fields: dict[str, Any], epilogue: dict[str, Any], tile: dict[str, int]
+) -> None:
+    problem = Gemm(512, 512, 512, "e4m3", "e4m3", **fields, epilogue=Epilogue(**epilogue))
+    config = gemm_sm90.default_config(problem, store="global", **tile)
+    assert config.stores_rows
+    assemble_cleanly(gemm_sm90.plan(problem, config))
+
+
 @pytest.mark.slow
 def test_many_corner_configs_assemble_without_spill_or_message() -> None:
     for config in corner_configs(600):
