@@ -314,9 +314,13 @@ def sparse_forms() -> Iterator[Wgmma]:
 
 
 def all_forms() -> dict[str, list[Wgmma]]:
-    """By family."""
-    return {
-        "types": list(dict.fromkeys(type_forms())), "sizes": list(dict.fromkeys(size_forms())),
-        "layouts": list(dict.fromkeys(layout_forms())),
-        "sparse": list(dict.fromkeys(sparse_forms())),
+    """By family, each form in the first that has it."""
+    families = {
+        "types": type_forms(), "sizes": size_forms(), "layouts": layout_forms(),
+        "sparse": sparse_forms(),
     }  # fmt: skip
+    family_of: dict[Wgmma, str] = {}
+    for family, forms in families.items():
+        for form in forms:
+            family_of.setdefault(form, family)
+    return {name: [f for f, family in family_of.items() if family == name] for name in families}
