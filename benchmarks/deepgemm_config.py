@@ -6,13 +6,13 @@ that its kernels can be compiled where there is neither. They follow its commit 
 what each function asks of it.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ptxgen.benchmark.grouped_peers import PADDING
+from ptxgen.layout import align_up
 
 NUM_SMS = 132
 SMEM_BYTES = 232448
@@ -163,15 +163,15 @@ def _staged(problem: Problem, block_m: int, block_n: int, cluster_m: int, cluste
     """A tile with as many stages as shared memory holds."""
     family = FAMILIES[problem.family]
     stage = (block_m + block_n) * 128
-    extra = _aligned(block_m * block_n * family.d_bytes, 1024) + BARRIER_BYTES
+    extra = align_up(block_m * block_n * family.d_bytes, 1024) + BARRIER_BYTES
     if family.kernel != "bf16":
-        stage += _aligned(block_m * 4, 128)
+        stage += align_up(block_m * 4, 128)
     if family.kernel == "1d1d":
-        stage += _aligned(block_n * 4, 128)
+        stage += align_up(block_n * 4, 128)
         extra += 4 * TENSOR_MAP_BYTES if family.gemm_type == "KGroupedContiguous" else 0
     if family.kernel == "1d2d":
         scales_of_b = 1 if 128 % block_n == 0 else 2
-        extra += _aligned(-(-problem.k // 128) * 4 * scales_of_b, 8)
+        extra += align_up(-(-problem.k // 128) * 4 * scales_of_b, 8)
     stages = min((SMEM_BYTES - extra) // stage, MAX_STAGES)
     return Config(block_m, block_n, cluster_m, cluster_n, stages, extra + stages * stage)
 
@@ -198,7 +198,3 @@ def cycles(problem: Problem, config: Config) -> int:
     l1 = (in_l1 + to_mma + stored) * blocks // L1_BYTES_PER_CYCLE
     busy = np.float32(blocks) / np.float32(waves * NUM_SMS)
     return int(np.float32(max(l1, l2)) / busy)  # in FP32 as there, which decides near ties
-
-
-def _aligned(value: int, alignment: int) -> int:
-    return math.ceil(value / alignment) * alignment

@@ -70,14 +70,8 @@ def compile_kernel(
             text, made = Path(empty, "kernel.cu"), Path(empty, f"kernel.{suffix}")
             text.write_text(source, encoding="utf-8")
             command: list[str | Path] = [
-                nvcc,
-                text,
-                f"-{suffix}",
-                "-o",
-                made,
-                *FLAGS,
-                *(f"-I{x}" for x in includes),
-            ]
+                nvcc, text, f"-{suffix}", "-o", made, *FLAGS, *(f"-I{x}" for x in includes),
+            ]  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=empty)
             if done.returncode:
                 raise RuntimeError(f"nvcc failed on\n{source}\n{done.stderr[-2000:]}")

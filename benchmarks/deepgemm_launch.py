@@ -16,6 +16,7 @@ from benchmarks.deepgemm_config import (
 )
 from ptxgen.benchmark.deepgemm import SCALE_ALIGNMENT
 from ptxgen.launch import Buffer, Launch, Param, TensorMap
+from ptxgen.layout import align_up
 from ptxgen.problem import SCALE_BLOCK
 
 LOAD_THREADS = 128
@@ -114,7 +115,7 @@ def describe(problem: Problem, config: Config, entry: str) -> Launch:
 
 def scale_extent(rows: int) -> int:
     """Scales of one block of K, rows innermost."""
-    return -(-rows // SCALE_ALIGNMENT) * SCALE_ALIGNMENT
+    return align_up(rows, SCALE_ALIGNMENT)
 
 
 def _matrix(
