@@ -6,7 +6,7 @@ from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WgmmaConfig
-from ptxgen.layout import MMA_M, OperandTile, align_up, operand_tile
+from ptxgen.layout import MMA_M, DStaging, OperandTile, align_up, operand_tile
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "grouped_sm90"
@@ -201,6 +201,17 @@ class Config(WgmmaConfig):
         return tuple(
             largest >> i for i in range(largest.bit_length()) if largest >> i >= TOKEN_ROWS
         )
+
+    @property
+    def staging_buffers(self) -> int:
+        """Staging buffers of D of one consumer warpgroup: for 128 columns of a straight tile."""
+        return DStaging.NUM_BUFFERS if self.swap_ab else dtype(self.d).bytes
+
+    @property
+    def stages_whole_tiles(self) -> bool:
+        """Whether a warpgroup's part of a straight tile of D fits its staging buffers."""
+        chunks = len(DStaging(dtype(self.d), self.tile_n).chunks)
+        return self.blocks_per_warpgroup * chunks <= self.staging_buffers
 
     @property
     def fixed_bytes(self) -> int:

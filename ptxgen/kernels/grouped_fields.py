@@ -33,6 +33,15 @@ MATRIX = {
 }
 """Third coordinate of A, B and D by mode: the group, or the only matrix."""
 
+SIZES = {
+    "masked": ("sizes", "num_groups"),
+    "contiguous": ("ends", "num_groups"),
+    "kgrouped": ("starts", "num_groups"),
+}
+"""Parameters that say where the sizes of groups lie, and how many there are, by mode."""
+SIZES_OF_ROWS = ("sizes", "m")
+"""The same where each row names its group."""
+
 
 def fields(config: Config) -> dict[str, object]:
     """Fields of the plan, by name."""
@@ -51,6 +60,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
     if config.swap_ab:
         row_offset, column_offset = column_offset, row_offset
     a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
+    sizes, num_sizes = SIZES_OF_ROWS if config.index == "rows" else SIZES.get(config.mode, ("", ""))
     d = dtype(config.d)
     widest = config.mma_columns[-1]
     # Known to overwrite, the first wgmma of a k-tile keeps accumulators dead between main loops.
@@ -118,6 +128,9 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "tile_k_bits": config.tile_k.bit_length() - 1,
         "cluster_m_less_one": config.cluster_m - 1,
         "cluster_m_bits": config.cluster_m.bit_length() - 1,
+        "reads_sizes": config.mode != "batched",
+        "sizes_param": sizes,
+        "num_sizes_param": num_sizes,
         **_trimmer_fields(config, regions),
         **unit_fields(TOKEN_ROWS if config.swap_ab else MMA_M),
         "token_rows": TOKEN_ROWS,
@@ -203,14 +216,14 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "store_type": "b16" if d.bytes == 2 else "b32",
         "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
         "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
-        "straight_pieces": [
-            {"first_row": first, "smem_offset": first * DStaging.PITCH_BYTES}
-            for first in range(0, MMA_M, WARPGROUP_THREADS // PIECES_PER_ROW)
-        ],
+        "straight_piece_rows": WARPGROUP_THREADS // PIECES_PER_ROW,
+        "straight_piece_turns": MMA_M * PIECES_PER_ROW // WARPGROUP_THREADS,
+        "straight_piece_bytes": WARPGROUP_THREADS // PIECES_PER_ROW * DStaging.PITCH_BYTES,
         "straight_piece_bits": PIECES_PER_ROW.bit_length() - 1,
         "staging": DStaging(d, config.tile_n),
-        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_bytes": config.staging_buffers * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
+        "half_of_buffers": config.staging_buffers // 2 * DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),
     }  # fmt: skip
 

@@ -4,7 +4,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
 from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
 from ptxgen.kernels.staged_chunks import staged_chunks, vector
-from ptxgen.layout import MMA_M, align_up
+from ptxgen.layout import MMA_M, DStaging, align_up
 
 
 def instance_fields(config: Config, index: int, columns: int) -> dict[str, object]:
@@ -45,9 +45,8 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "releases_prepared": config.scale != "group" and len(blocks) == 1,
         "chunks_in_mainloop": [],
         "defers_store": False,
-        "chunks": _swapped_chunks(config, columns) if config.swap_ab
-        else [] if config.store == "global"
-        else staged_chunks(dtype(config.d), config.tile_n, results),
+        "chunks": _swapped_chunks(config, columns) if config.swap_ab else [],
+        **_store_batches(config, results),
         **_promotion_fields(config, columns),
     }  # fmt: skip
 
@@ -91,6 +90,35 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
             for c in range(2)
         ],
     }
+
+
+def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
+    """Chunks of a straight tile that are staged at once, and then stored. Where a tile fits the
+    staging buffers, a batch is a block of 64 rows; else the halves of the buffers take turns."""
+    if config.store == "global" or config.swap_ab:
+        return {"store_batches": []}
+    chunks = staged_chunks(dtype(config.d), config.tile_n, results)
+    buffers, per_block = config.staging_buffers, len(chunks) // len(results)
+    fits = config.stages_whole_tiles
+    size = per_block if fits else buffers // 2
+    batches: list[dict[str, object]] = []
+    for block in range(len(results)):
+        for first in range(0, per_block, size):
+            members = chunks[block * per_block :][first : min(first + size, per_block)]
+            at = len(batches) * size if fits else 0
+            batches.append(
+                {
+                    "rows": block * MMA_M,
+                    "waits": not (fits and batches),
+                    "in_flight": 0 if fits else 1,
+                    "turns": not fits or (first + size >= per_block and block == len(results) - 1),
+                    "chunks": [
+                        {**chunk, "buffer_offset": (at + i) * DStaging.BUFFER_BYTES}
+                        for i, chunk in enumerate(members)
+                    ],
+                }
+            )
+    return {"store_batches": batches}
 
 
 def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:
