@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ptxgen.assembler import assemble
 from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.inspection.sass import disassemble
 from ptxgen.kernels import grouped_sm90
 from ptxgen.kernels.grouped_sm90 import Config
 from ptxgen.ptx.forms import min_version
@@ -89,6 +90,16 @@ def test_many_corner_configs_assemble_without_spill_or_message() -> None:
 def test_a_main_loop_for_every_eight_rows_assembles_cleanly(tile_m: int) -> None:
     problem = GroupedGemm("masked", 16, 4096, 4096, 7168, scale="block", accumulate="promoted")
     assembles_cleanly(grouped_sm90.default_config(problem, swap_ab=True, tile_m=tile_m))
+
+
+@pytest.mark.parametrize("tile_m, warpgroups", [(64, 1), (128, 2), (192, 3)])
+def test_matrix_descriptors_stay_in_uniform_registers(tile_m: int, warpgroups: int) -> None:
+    problem = GroupedGemm("masked", 16, 4096, 4096, 7168, scale="block", accumulate="promoted")
+    config = grouped_sm90.default_config(problem, tile_m=tile_m, tile_n=128, warpgroups=warpgroups)
+    plan = grouped_sm90.plan(problem, config)
+    sass = disassemble(assemble(render(plan).text, plan.target).code)
+    loops = sass[sass.index("QGMMA") : sass.rindex("QGMMA")]
+    assert "R2UR" not in loops  # each such move makes a wgmma wait: 19 % of 192 x 128 on an H200
 
 
 FIELDS = {
