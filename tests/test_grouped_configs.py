@@ -92,7 +92,7 @@ def test_a_main_loop_for_every_eight_rows_assembles_cleanly(tile_m: int) -> None
     assembles_cleanly(grouped_sm90.default_config(problem, swap_ab=True, tile_m=tile_m))
 
 
-@pytest.mark.parametrize("tile_m, warpgroups", [(64, 1), (128, 2), (192, 3)])
+@pytest.mark.parametrize(("tile_m", "warpgroups"), [(64, 1), (128, 2), (192, 3)])
 def test_matrix_descriptors_stay_in_uniform_registers(tile_m: int, warpgroups: int) -> None:
     problem = GroupedGemm("masked", 16, 4096, 4096, 7168, scale="block", accumulate="promoted")
     config = grouped_sm90.default_config(problem, tile_m=tile_m, tile_n=128, warpgroups=warpgroups)

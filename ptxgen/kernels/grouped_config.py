@@ -203,15 +203,10 @@ class Config(WgmmaConfig):
         )
 
     @property
-    def staging_buffers(self) -> int:
-        """Staging buffers of D of one consumer warpgroup: for 128 columns of a straight tile."""
-        return DStaging.NUM_BUFFERS if self.swap_ab else dtype(self.d).bytes
-
-    @property
     def stages_whole_tiles(self) -> bool:
-        """Whether a warpgroup's part of a straight tile of D fits its staging buffers."""
+        """Whether a warpgroup's part of a straight tile of D is staged at once."""
         chunks = len(DStaging(dtype(self.d), self.tile_n).chunks)
-        return self.blocks_per_warpgroup * chunks <= self.staging_buffers
+        return self.blocks_per_warpgroup * chunks <= DStaging.NUM_BUFFERS
 
     @property
     def fixed_bytes(self) -> int:

@@ -221,9 +221,8 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "straight_piece_bytes": WARPGROUP_THREADS // PIECES_PER_ROW * DStaging.PITCH_BYTES,
         "straight_piece_bits": PIECES_PER_ROW.bit_length() - 1,
         "staging": DStaging(d, config.tile_n),
-        "staging_bytes": config.staging_buffers * DStaging.BUFFER_BYTES,
+        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
-        "half_of_buffers": config.staging_buffers // 2 * DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),
     }  # fmt: skip
 

@@ -93,31 +93,29 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
 
 
 def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
-    """Chunks of a straight tile that are staged at once, and then stored. Where a tile fits the
-    staging buffers, a batch is a block of 64 rows; else the halves of the buffers take turns."""
+    """Chunks of a straight tile that are staged at once, and then stored: where a tile fits the
+    staging buffers, those of a block of 64 rows; else each for itself, the buffers taking turns."""
     if config.store == "global" or config.swap_ab:
         return {"store_batches": []}
     chunks = staged_chunks(dtype(config.d), config.tile_n, results)
-    buffers, per_block = config.staging_buffers, len(chunks) // len(results)
     fits = config.stages_whole_tiles
-    size = per_block if fits else buffers // 2
-    batches: list[dict[str, object]] = []
-    for block in range(len(results)):
-        for first in range(0, per_block, size):
-            members = chunks[block * per_block :][first : min(first + size, per_block)]
-            at = len(batches) * size if fits else 0
-            batches.append(
-                {
-                    "rows": block * MMA_M,
-                    "waits": not (fits and batches),
-                    "in_flight": 0 if fits else 1,
-                    "turns": not fits or (first + size >= per_block and block == len(results) - 1),
-                    "chunks": [
-                        {**chunk, "buffer_offset": (at + i) * DStaging.BUFFER_BYTES}
-                        for i, chunk in enumerate(members)
-                    ],
-                }
-            )
+    per_block = len(chunks) // len(results)
+    size = per_block if fits else 1
+    batches = []
+    for first in range(0, len(chunks), size):
+        at = first if fits else 0
+        batches.append(
+            {
+                "rows": first // per_block * MMA_M,
+                "waits": first == 0 or not fits,
+                "in_flight": 0 if fits else 1,
+                "turns": first + size == len(chunks) or not fits,
+                "chunks": [
+                    {**chunk, "buffer_offset": (at + i) * DStaging.BUFFER_BYTES}
+                    for i, chunk in enumerate(chunks[first : first + size])
+                ],
+            }
+        )
     return {"store_batches": batches}
 
 

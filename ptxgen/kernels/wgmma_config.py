@@ -97,21 +97,16 @@ class WgmmaConfig:
         return 0
 
     @property
-    def staging_buffers(self) -> int:
-        """Staging buffers of D of one consumer warpgroup."""
-        return DStaging.NUM_BUFFERS
-
-    @property
     def staging_bytes(self) -> int:
         """Shared memory through which D is stored."""
         if self.store == "global":
             return 0
-        return self.warpgroups * self.staging_buffers * DStaging.BUFFER_BYTES
+        return self.warpgroups * DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES
 
     @property
     def staging_region(self) -> tuple[str, int, str]:
         """Name, bytes and use of what D is stored through."""
-        what = f"D staging, {self.staging_buffers} buffers per consumer warpgroup"
+        what = f"D staging, {DStaging.NUM_BUFFERS} buffers per consumer warpgroup"
         return "d", self.staging_bytes, what
 
     @property
