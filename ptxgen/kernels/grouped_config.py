@@ -6,7 +6,7 @@ from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WgmmaConfig
-from ptxgen.layout import MMA_M, DStaging, OperandTile, align_up, operand_tile
+from ptxgen.layout import MMA_M, OperandTile, align_up, operand_tile
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "grouped_sm90"
@@ -201,12 +201,6 @@ class Config(WgmmaConfig):
         return tuple(
             largest >> i for i in range(largest.bit_length()) if largest >> i >= TOKEN_ROWS
         )
-
-    @property
-    def stages_whole_tiles(self) -> bool:
-        """Whether a warpgroup's part of a straight tile of D is staged at once."""
-        chunks = len(DStaging(dtype(self.d), self.tile_n).chunks)
-        return self.blocks_per_warpgroup * chunks <= DStaging.NUM_BUFFERS
 
     @property
     def fixed_bytes(self) -> int:

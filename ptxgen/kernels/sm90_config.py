@@ -208,9 +208,7 @@ class Config(WgmmaConfig):
         work: 1 to 5 % with two warpgroups, nothing with three (measured on an H200). The staging
         buffers must hold a whole tile.
         """
-        chunks = len(DStaging(dtype(self.d), self.d_tile_n).chunks) * self.blocks_per_warpgroup
-        fits = chunks <= DStaging.NUM_BUFFERS
-        return self.store == "tma" and self.overlaps_promotion and fits
+        return self.store == "tma" and self.overlaps_promotion and self.stages_whole_tiles
 
     @property
     def num_accumulators(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ptxgen.arch import arch
+from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, SmemRegion, align_up
 from ptxgen.problem import BLOCK_SCALES, PROMOTION_K, SCALE_BLOCK
@@ -27,6 +28,7 @@ class WgmmaConfig:
     """
 
     a: str
+    d: str
     scale: str
     accumulate: str
     tile_m: int
@@ -95,6 +97,18 @@ class WgmmaConfig:
     def pad_bytes(self) -> int:
         """Shared memory behind a stage's tiles, all zeros."""
         return 0
+
+    @property
+    def d_tile_n(self) -> int:
+        """Columns of D in a tile."""
+        return self.tile_n
+
+    @property
+    def stages_whole_tiles(self) -> bool:
+        """Whether the staging buffers of a warpgroup hold its whole part of a tile of D that lies
+        as wgmma leaves it, not swapped."""
+        chunks = len(DStaging(dtype(self.d), self.d_tile_n).chunks)
+        return self.blocks_per_warpgroup * chunks <= DStaging.NUM_BUFFERS
 
     @property
     def staging_bytes(self) -> int:
