@@ -78,3 +78,49 @@ setp.lt.u64 %p1, %d3, 60000;
 """
     found = execute(body + STORE_R2, np.zeros(4, np.uint32), options=Options(schedule=schedule))
     assert set(words(found, 32)) == {0}
+
+
+MEETINGS = {
+    "bar.sync 0;": 1,
+    "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;": 2,
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("meeting", MEETINGS, ids=["bar", "cluster"])
+def test_polls_that_meet_at_a_barrier_each_time_are_reported_soon(
+    meeting: str, schedule: str
+) -> None:
+    body = _poll("", meeting)
+    options = Options(schedule=schedule, max_instructions=500_000)
+    cluster = MEETINGS[meeting]
+    with pytest.raises(DeadlockError, match="poll and nothing changes"):
+        execute(body, np.zeros(4, np.uint32), threads=96, cluster=cluster, grid=cluster,
+                options=options)  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("keeps", ["register", "local", "vote"])
+def test_a_count_that_ends_is_no_deadlock_whoever_keeps_it(keeps: str, schedule: str) -> None:
+    count = {
+        "register": "add.u32 %r4, %r4, 1;",
+        "local": "ld.local.u32 %r4, [kept];\nadd.u32 %r4, %r4, 1;\nst.local.u32 [kept], %r4;",
+        # the number of threads whose own count is up decides, and comes from all warps
+        "vote": "add.u32 %r5, %r5, 1;\nsetp.gt.u32 %p3, %r5, 3000;\n"
+                "barrier.cta.red.popc.aligned.u32 %r4, 1, %p3;\nmul.lo.u32 %r4, %r4, 3000;",
+    }[keeps]  # fmt: skip
+    body = f"""mov.u32 %r4, 0;
+mov.u32 %r5, %r0;
+st.local.u32 [kept], %r4;
+AGAIN:
+ld.volatile.global.u32 %r2, [%d0];
+bar.sync 0;
+{count}
+setp.lt.u32 %p1, %r4, 3000;
+@%p1 bra AGAIN;
+"""
+    found = execute(
+        body + STORE_R2, np.zeros(4, np.uint32), threads=64, shared=".local .b32 kept;\n",
+        options=Options(schedule=schedule),
+    )  # fmt: skip
+    assert set(words(found, 64)) == {0}

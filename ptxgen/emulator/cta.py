@@ -204,10 +204,11 @@ class Cta:
         barrier = self.barriers[index]
         waiting, barrier.waiting = barrier.waiting, []
         barrier.arrived = 0
+        self.machine.epoch += 1
+        self.machine.meetings += not barrier.reduction
         barrier.reduction = []
         generation = barrier.generation
         barrier.generation += 1
-        self.machine.epoch += 1
         for fragment, line in waiting:
             if self.machine.observer is not None:
                 self.machine.observer.on_rendezvous(
@@ -296,6 +297,7 @@ class Cluster:
         self.arrived = {}
         self.generation += 1
         self.machine.epoch += 1
+        self.machine.meetings += 1
         waiting, self.waiting = self.waiting, []
         for fragment, phase in waiting:
             if self.machine.observer is not None and fragment.wait is not None:

@@ -79,6 +79,11 @@ class Machine:
         """Resident clusters."""
         self.epoch = 0
         """Counts everything that could let somebody go on."""
+        self.meetings = 0
+        """Of these, barriers that hand over no data."""
+        self._changes = -1
+        self._calm = 0
+        """Turns since something else than a meeting happened."""
         self.num_instructions = 0
         """Warp instructions executed."""
         self.printed: list[str] = []
@@ -140,20 +145,20 @@ class Machine:
                 warp.queued = False
                 self.current = warp
                 polls = warp.polled_epoch == self.epoch
-                if (
-                    warp.run(self._turns(min(turns, POLLING_TURNS) if polls else turns)) <= 0
-                    and warp.fragments
-                ):
+                before = self.num_instructions
+                turns_left = warp.run(self._turns(min(turns, POLLING_TURNS) if polls else turns))
+                runs_on = turns_left <= 0 and bool(warp.fragments)
+                if runs_on:
                     self.wake(warp)
                     idle = idle + 1 if self.epoch == epoch else 0
                     warp.polled_epoch = epoch = self.epoch
-                    repeats = self._repeats(warp, idle)
-                    if (repeats or idle > POLLS) and self._admit_another():
-                        idle = 0
-                    elif repeats or idle > self.options.idle_turns:
-                        if not self._release_peeks():
-                            raise DeadlockError(spinning_report(self, warp))
-                        idle = 0
+                repeats = self.num_instructions != before and self._repeats(warp)
+                if (repeats or (runs_on and idle > POLLS)) and self._admit_another():
+                    idle = 0
+                elif repeats or (runs_on and idle > self.options.idle_turns):
+                    if not self._release_peeks():
+                        raise DeadlockError(spinning_report(self, warp))
+                    idle = self._calm = 0
                 patience += 1
                 if self.pending and (patience > PATIENCE or self._draws_completion()):
                     self._advance()
@@ -173,17 +178,18 @@ class Machine:
         if self.options.deadline is not None and perf_counter() > self.options.deadline:
             raise OutOfTimeError("the time for this run is over")
 
-    def _repeats(self, warp: Warp, idle: int) -> bool:
+    def _repeats(self, warp: Warp) -> bool:
         """Whether nothing is in flight and all warps that run do the same again and again; `warp`
-        has used up its turn, the `idle`-th since something changed."""
-        if idle <= WATCH or self.pending:
+        has just had its turn."""
+        changes = self.epoch - self.meetings
+        self._calm = self._calm + 1 if changes == self._changes else 0
+        self._changes = changes
+        if self._calm <= WATCH or self.pending:
             self._recurrence.forget()
             return False
         self._recurrence.note(warp)
-        if not self._recurrence.holds(self.queue):
-            return False
-        leap = self._recurrence.leap()
-        self._time += leap
+        leap = self._recurrence.leap() if self._recurrence.holds(self.queue) else -1
+        self._time += max(leap, 0)
         return not leap
 
     def _draws_completion(self) -> bool:

@@ -138,6 +138,7 @@ def cluster_arrive(F: "Fragment", relaxed: bool, line: int) -> None:
             Rendezvous("arrive", "cluster", 0, cluster.generation, F.origin(line), relaxed)
         )
     F.machine.epoch += 1
+    F.machine.meetings += 1
     cluster.barrier_arrive(F)
 
 

@@ -22,7 +22,7 @@ all. No power of two, so that its low half moves, too."""
 class Recurrence:
     """States of warps at the ends of their turns, since something last changed.
 
-    A warp that executes without input from others repeats itself for ever once it is in a state
+    A warp that has nothing from others but barriers repeats itself for ever once it is in a state
     that it has been in: the same registers on which anything depends, at the same place. It must be
     told of anything else that an instruction may see change.
     """
@@ -56,7 +56,7 @@ class Recurrence:
         self.timed = False
 
     def note(self, warp: "Warp") -> None:
-        """A warp has used up its turn."""
+        """A warp has had its turn."""
         self._turns[warp] = self._turns.get(warp, 0) + 1
         if warp in self._back:
             return
@@ -66,8 +66,9 @@ class Recurrence:
             self._back.add(warp)
         seen.add(state)
 
-    def holds(self, warps: Iterable["Warp"]) -> bool:
-        """Whether all of some warps repeat themselves."""
+    def holds(self, running: Iterable["Warp"]) -> bool:
+        """Whether all warps that run, or have run, repeat themselves."""
+        warps = {*running, *self._turns}
         return all(w in self._back and self._turns[w] >= MIN_TURNS for w in warps)
 
 
@@ -78,7 +79,7 @@ def _state(warp: "Warp") -> int:
             (
                 f.mask,
                 id(f.next),
-                id(f.wait),
+                None if f.wait is None else (f.wait.kind, f.wait.line),
                 f.local_base,
                 _deciding_values(f),
                 tuple((id(frame.resume), _values(frame.registers)) for frame in f.frames),
