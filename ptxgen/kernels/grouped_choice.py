@@ -50,12 +50,12 @@ def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> C
             rows = tile_n if swapped else int(values["tile_m"])
             shape = {"tile_n": tile_n, "warpgroups": 1 if rows % 128 else 2}
             config = Config(**{**values, **shape, **chosen})  # type: ignore[arg-type]
-            yield config if "stages" in chosen else with_most_stages(config, _most_stages(config))
+            yield config if "stages" in chosen else with_most_stages(config, _ring_limit(config))
 
     return first_legal(candidates())
 
 
-def _most_stages(config: Config) -> int:
+def _ring_limit(config: Config) -> int:
     """Stages beyond which a ring is of no use: with few rows it waits for B alone."""
     if config.tile_m > FEW_ROWS:
         return MAX_STAGES
