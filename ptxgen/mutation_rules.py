@@ -133,6 +133,18 @@ def _lanes_did_nothing(place: Place) -> bool:
     return not from_entry and not any(_accesses(i) for i in preceding)
 
 
+def _only_exit_follows(place: Place) -> bool:
+    """A bar.sync at a barrier of its own, behind which a thread does nothing but end."""
+    this = place.instruction
+    if not this.opcode.startswith("bar.sync") or place.mutant.operator != "deleted":
+        return False
+    following, _ = place.paths.forwards(place.mutant.index, lambda i: False)
+    others = (i for i in place.paths.body if i is not this and i.name in ("bar", "barrier"))
+    return all(i.name in ("bra", "ret", "exit") for i in following) and not any(
+        i.operands[:1] == this.operands[:1] for i in others
+    )
+
+
 def _accesses(instruction: Instruction) -> bool:
     """Whether lanes do what others must be told of. Bulk copies are asynchronous: their issue
     orders nothing, waiting for them does."""
@@ -242,6 +254,9 @@ RULES = (
          _barrier_follows),
     Rule("lanes-did-nothing", "since the lanes last met, none made an access that others see",
          _lanes_did_nothing),
+    Rule("only-exit-follows",
+         "no other instruction meets at the barrier, and a thread does nothing behind it but end",
+         _only_exit_follows),
     Rule("init-fence-publishes",
          "only inits of mbarriers precede, and fence.mbarrier_init publishes them with any arrive",
          _init_fence_publishes),

@@ -230,6 +230,11 @@ EXAMPLES = {
         f"bar.sync 0;\n{LD}bar.warp.sync 0xffffffff;{HERE}\n{STORE}",
         f"bar.sync 0;\nld.shared.u32 %r5, [%r2];\nbar.warp.sync 0xffffffff;{HERE}\n{STORE}",
     ),
+    "only-exit-follows": (
+        "deleted",
+        f"bar.sync 0;\n{STORE}bar.sync 1, 128;{HERE}\nbra END;\nEND:",
+        f"bar.sync 1, 128;\n{STORE}bar.sync 1, 128;{HERE}\nbra END;\nEND:",
+    ),
     "init-fence-publishes": (
         "release -> relaxed",
         "mbarrier.init.shared::cta.b64 [%r2], 1;\nfence.mbarrier_init.release.cluster;\n"
