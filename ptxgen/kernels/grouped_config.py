@@ -6,7 +6,7 @@ from ptxgen.config_rules import check_smem, check_values
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WgmmaConfig
-from ptxgen.layout import MMA_M, OperandTile, align_up, operand_tile
+from ptxgen.layout import MMA_M, DStaging, OperandTile, align_up, operand_tile
 from ptxgen.problem import SCALE_BLOCK
 
 NAME = "grouped_sm90"
@@ -36,6 +36,8 @@ COARSE_STEP = 64
 """token_step that makes three main loops at most."""
 MOST_ROWS_IN_FINE_STEPS = 104
 """kgrouped: tile_m up to which smaller steps assemble without a spill. Measured, ptxas 13.0."""
+MOST_HANDED_CHUNKS = 4
+"""Chunks of D of a warpgroup that are staged at once to be added: 32 KB."""
 STORES = ("tma", "global")
 LOOPS = ("auto", "overlapped", "drained", "turns", "early_turns")
 HINTS = ("none", "evict_first")
@@ -203,9 +205,34 @@ class Config(WgmmaConfig):
         )
 
     @property
+    def hands_over(self) -> bool:
+        """Whether a tile is staged whole, and added to D by a warp that does nothing else then."""
+        return self.trims_k and self.store == "tma" and self.chunks_of_d <= MOST_HANDED_CHUNKS
+
+    @property
+    def handed_buffers(self) -> int:
+        """Staging buffers of a warpgroup then: a power of two, as halves change places."""
+        return max(2, 1 << (self.chunks_of_d - 1).bit_length())
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory through which D is stored."""
+        if not self.hands_over:
+            return super().staging_bytes
+        return self.warpgroups * self.handed_buffers * DStaging.BUFFER_BYTES
+
+    @property
+    def staging_region(self) -> tuple[str, int, str]:
+        """Name, bytes and use of what D is stored through."""
+        if not self.hands_over:
+            return super().staging_region
+        return "d", self.staging_bytes, "D staging, a whole tile"
+
+    @property
     def fixed_bytes(self) -> int:
         """Shared memory that does not grow with the number of stages."""
-        return super().fixed_bytes + WORK_SLOTS * (WORK_BYTES + 2 * 8)
+        work = WORK_SLOTS * (WORK_BYTES + 2 * 8)
+        return super().fixed_bytes + work + (2 * 8 if self.hands_over else 0)
 
     @property
     def trims_k(self) -> bool:

@@ -13,7 +13,7 @@ from ptxgen.kernels.grouped_config import (
     WORK_SLOTS,
     Config,
 )
-from ptxgen.kernels.grouped_loop_fields import instance_fields
+from ptxgen.kernels.grouped_loop_fields import handed_chunks, instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
@@ -132,6 +132,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "sizes_param": sizes,
         "num_sizes_param": num_sizes,
         **_trimmer_fields(config, regions),
+        **_handing_fields(config, regions),
         **unit_fields(TOKEN_ROWS if config.swap_ab else MMA_M),
         "token_rows": TOKEN_ROWS,
         "token_rows_less_one": TOKEN_ROWS - 1,
@@ -221,7 +222,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "straight_piece_bytes": WARPGROUP_THREADS // PIECES_PER_ROW * DStaging.PITCH_BYTES,
         "straight_piece_bits": PIECES_PER_ROW.bit_length() - 1,
         "staging": DStaging(d, config.tile_n),
-        "staging_bytes": DStaging.NUM_BUFFERS * DStaging.BUFFER_BYTES,
+        "staging_bytes": config.staging_bytes // config.warpgroups,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),
     }  # fmt: skip
@@ -239,9 +240,8 @@ def unit_fields(rows: int) -> dict[str, object]:
 def _trimmer_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
     """What the trimmer of K prints; without one, no barriers."""
     if not config.trims_k:
-        return {"landed_barriers": []}
+        return {}
     return {
-        "landed_barriers": [{"offset": regions["landed"] + 8 * i} for i in range(config.stages)],
         "landed_offset": regions["landed"],
         "landed_from_full": regions["landed"] - regions["full"],
         "a_bytes_per_element": dtype(config.a).bytes,
@@ -249,6 +249,40 @@ def _trimmer_fields(config: Config, regions: dict[str, int]) -> dict[str, object
         "trimmed_tiles": [
             {"rows": "%a_rows", "offset": regions["a[0]"]},
             {"rows": str(config.tile_n), "offset": regions["b[0]"]},
+        ],
+    }
+
+
+def _handing_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
+    """What handing tiles of D over prints, and the barriers beside the ring's and those of work."""
+    landed = [
+        {"offset": regions["landed"] + 8 * i, "arrivals": 1}
+        for i in range(config.stages * config.trims_k)
+    ]
+    if not config.hands_over:
+        return {"hands_over": False, "also_adds": "", "more_barriers": landed}
+    part_bytes = config.staging_bytes // config.warpgroups
+    rows = config.mma_rows // config.warpgroups
+    chunks = handed_chunks(config, [""] * config.blocks_per_warpgroup)
+    return {
+        "hands_over": True,
+        "also_adds": ", and lets TMA add staged tiles to D",
+        "staged_offset": regions["staged"],
+        "staging_free_offset": regions["staging_free"],
+        "more_barriers": [
+            *landed,
+            {"offset": regions["staged"], "arrivals": 4 * config.warpgroups},
+            {"offset": regions["staging_free"], "arrivals": 1},
+        ],
+        "staging_turn_bytes": config.handed_buffers // 2 * DStaging.BUFFER_BYTES,
+        "all_added_chunks": [
+            {
+                **chunk,
+                "first_row": w * rows + chunk["rows"],
+                "staging_offset": regions["d"] + w * part_bytes,
+            }
+            for w in range(config.warpgroups)
+            for chunk in chunks
         ],
     }
 

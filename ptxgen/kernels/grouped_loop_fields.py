@@ -1,5 +1,7 @@
 """What a main loop and the epilogue of grouped_sm90 print; these differ in wgmma's columns."""
 
+from typing import Any
+
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
 from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
@@ -47,6 +49,7 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "defers_store": False,
         "chunks": _swapped_chunks(config, columns) if config.swap_ab else [],
         **_store_batches(config, results),
+        "added_chunks": handed_chunks(config, results) if config.hands_over else [],
         **_promotion_fields(config, columns),
     }  # fmt: skip
 
@@ -95,7 +98,7 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
 def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
     """Chunks of a straight tile that are staged at once, and then stored: where a tile fits the
     staging buffers, those of a block of 64 rows; else each for itself, the buffers taking turns."""
-    if config.store == "global" or config.swap_ab:
+    if config.store == "global" or config.swap_ab or config.hands_over:
         return {"store_batches": []}
     chunks = staged_chunks(dtype(config.d), config.tile_n, results)
     fits = config.stages_whole_tiles
@@ -117,6 +120,17 @@ def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
             }
         )
     return {"store_batches": batches}
+
+
+def handed_chunks(config: Config, results: list[str]) -> list[dict[str, Any]]:
+    """Chunks of a warpgroup's part of a tile that is handed over, and their staging buffers.
+
+    results: prefix of the sums of each block of 64 rows.
+    """
+    return [
+        {**chunk, "buffer_offset": i * DStaging.BUFFER_BYTES}
+        for i, chunk in enumerate(staged_chunks(dtype(config.d), config.tile_n, results))
+    ]
 
 
 def _swapped_chunks(config: Config, columns: int) -> list[dict[str, object]]:

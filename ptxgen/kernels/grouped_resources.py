@@ -15,6 +15,8 @@ def smem_map(config: Config) -> tuple[SmemRegion, ...]:
         ("work", WORK_BYTES * WORK_SLOTS, "descriptions of the next tiles"),
         *config.ring_regions,
         ("landed", 8 * config.stages * config.trims_k, "mbarriers: stage filled, to be trimmed"),
+        ("staged", 8 * config.hands_over, "mbarrier: tile of D staged"),
+        ("staging_free", 8 * config.hands_over, "mbarrier: staged tile of D read"),
         ("work_full", 8 * WORK_SLOTS, "mbarriers: description written"),
         ("work_empty", 8 * WORK_SLOTS, "mbarriers: description read"),
     ))  # fmt: skip
@@ -28,6 +30,17 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
         "landed", config.stages, 1, config.a_tile.nbytes + config.b_tile.nbytes,
         "the producer in place of full, for a k-tile that the group has in part; TMA counts down",
         "the trimmer, which then arrives at full",
+    )  # fmt: skip
+    handed = (
+        Barrier(
+            "staged", 1, 4 * config.warpgroups, 0,
+            "one lane of every consumer warp, when its part of the tile of D lies staged",
+            "the trimmer, which lets TMA add it",
+        ),
+        Barrier(
+            "staging_free", 1, 1, 0, "the trimmer, when TMA has read the tile",
+            "all consumer threads, before they stage the next one",
+        ),
     )  # fmt: skip
     return (
         Barrier(
@@ -43,6 +56,7 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
             "the producer and the mover" if mover else "the producer",
         ),
         *((landed,) if config.trims_k else ()),
+        *(handed if config.hands_over else ()),
         Barrier(
             "work_full", WORK_SLOTS, 1, 0, "lane 0 of the scheduler, after writing a description",
             "producer, mover and consumers" if mover else "producer and consumers",

@@ -85,6 +85,7 @@ def _parts(config: Config) -> dict[str, str]:
         "epilogue": (
             "epilogue_grouped_global" if config.store == "global"
             else "epilogue_swapped" if config.swap_ab
+            else "epilogue_added" if config.hands_over
             else "epilogue_grouped"
         ),
     }  # fmt: skip

@@ -105,10 +105,14 @@ class WgmmaConfig:
 
     @property
     def stages_whole_tiles(self) -> bool:
-        """Whether the staging buffers of a warpgroup hold its whole part of a tile of D that lies
-        as wgmma leaves it, not swapped."""
-        chunks = len(DStaging(dtype(self.d), self.d_tile_n).chunks)
-        return self.blocks_per_warpgroup * chunks <= DStaging.NUM_BUFFERS
+        """Whether the staging buffers of a warpgroup hold its whole part of a tile of D."""
+        return self.chunks_of_d <= DStaging.NUM_BUFFERS
+
+    @property
+    def chunks_of_d(self) -> int:
+        """Chunks of 64 rows x 128 bytes of a warpgroup's part of a tile of D that lies as wgmma
+        leaves it, not swapped."""
+        return self.blocks_per_warpgroup * len(DStaging(dtype(self.d), self.d_tile_n).chunks)
 
     @property
     def staging_bytes(self) -> int:
