@@ -199,7 +199,7 @@ def frame_fields(config: Tcgen05Config) -> dict[str, object]:
             for barrier in barriers(config)
             for i in range(barrier.count)
         ],
-        **{f"{name}_offset": offset for name, offset in config.offsets.items()},
+        **{f"{name}_offset": at for name, at in config.offsets.items() if name != "end"},
         **_cluster_fields(config),
         **_operand_fields(config),
         **_epilogue_fields(config),

@@ -12,6 +12,7 @@ from typing import Any
 from ptxgen.epilogue import Epilogue
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90, grouped_sm100, kernel_for, target_fields
+from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
 from ptxgen.renderer import render
 from ptxgen.subjects import Subject, exercising_grouped_subjects, exercising_subjects
@@ -45,9 +46,14 @@ class Golden:
         fixed = target_fields(self.kernel, self.arch)
         return self.kernel.default_config(self.gemm, **fixed, **self.chosen)
 
+    def plan(self) -> Plan:
+        """What its template prints."""
+        plan: Plan = self.kernel.plan(self.gemm, self.config)
+        return plan
+
     def text(self) -> str:
         """What the templates say now."""
-        return render(self.kernel.plan(self.gemm, self.config)).text
+        return render(self.plan()).text
 
     def subjects(self) -> list[Subject]:
         """Small problems that together execute all of it."""
@@ -68,9 +74,14 @@ class GroupedGolden:
         """The config, completed."""
         return self.kernel.default_config(self.problem, **self.chosen)
 
+    def plan(self) -> Plan:
+        """What its template prints."""
+        plan: Plan = self.kernel.plan(self.problem, self.config)
+        return plan
+
     def text(self) -> str:
         """What the templates say now."""
-        return render(self.kernel.plan(self.problem, self.config)).text
+        return render(self.plan()).text
 
     def subjects(self) -> list[Subject]:
         """Small problems that together execute all of it."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jinja2.nodes
 import pytest
+from golden_kernels import golden_kernels
 
 import ptxgen.renderer
 from ptxgen.renderer import FILTERS, environment
@@ -51,3 +52,9 @@ def test_every_part_and_macro_file_is_used() -> None:
         and not any(f'"{f}_{{' in sources and s.startswith(f"{f}_") for f in families)
     ]  # fmt: skip
     assert unused == []
+
+
+@pytest.mark.parametrize("name", golden_kernels())
+def test_every_field_of_a_plan_is_printed_by_some_template(name: str) -> None:
+    sources = "\n".join(p.read_text() for p in TEMPLATES.rglob("*.j2"))
+    assert set(golden_kernels()[name].plan().fields) <= set(re.findall(r"\.(\w+)", sources))
