@@ -92,3 +92,29 @@ def test_the_tile_that_the_model_prefers_is_near_the_best_one_measured(
     for rows, found in points.items():
         preferred, best = min(found)[1], min(us for _, us in found)
         assert preferred <= within * best, f"{rows} rows: {preferred} us, best {best} us"
+
+
+CURVE = MEASURED.with_name("h200-grouped-curve.json")
+
+
+def kind_of(config: str) -> tuple[str, ...]:
+    """What tells measured configs apart: way, tile, cluster, warpgroups; swapped, the height only
+    where there are several main loops above 64 rows."""
+    way, tile, _, cluster, warpgroups, *_ = config.split("_")
+    tile_m, tile_n = tile.split("x")
+    swapped = way.startswith("swapped")
+    height = "" if swapped and int(tile_m) <= 64 else tile_m
+    return "swapped" if swapped else way, height, tile_n, cluster, warpgroups
+
+
+def test_the_automatic_choice_is_within_2_percent_of_the_best_of_the_curve() -> None:
+    points = json.loads(CURVE.read_text())["points"]
+    assert len(points) == 3 * 32
+    for point in points:
+        n, k, m = point["n"], point["k"], point["m"]
+        problem = GroupedGemm("masked", 16, 256, n, k, scale="block", accumulate="promoted")
+        name = str(choose_swap(problem, m).config).split("promoted_")[1]
+        same = [us for config, us in point["us"].items() if kind_of(config) == kind_of(name)]
+        assert same, f"n={n}, {m} rows: {name} was not measured"
+        best = min(point["us"].values())
+        assert min(same) <= 1.02 * best, f"n={n}, {m} rows: {name} {min(same)} us, best {best} us"
