@@ -44,6 +44,10 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     "parts of k": (
         KGROUPED, {**GROUP, "d": "f32", "alignment": 16}, {"tile_n": 64}, [144, 0, 240, 16],
     ),
+    "parts of k, a warpgroup without rows": (
+        KGROUPED, {**GROUP, "d": "f32", "alignment": 16},
+        {"tile_m": 128, "tile_n": 96, "cluster_n": 2, "stages": 2}, [144, 0, 240, 16],
+    ),
 }  # fmt: skip
 
 
