@@ -106,19 +106,29 @@ def exercising_subjects(problem: Gemm, config: Any, kernel: ModuleType) -> list[
 def exercising_grouped_subjects(
     problem: GroupedGemm, config: Any, kernel: ModuleType
 ) -> list[Subject]:
-    """The same for grouped kernels whose sizes count rows (masked, contiguous): one cluster walks
-    groups that fill a tile of every width that the config has main loops for, just not fill it, are
-    empty, span tiles, and end with whole ones; N is ragged.
+    """The same for grouped kernels: one cluster walks groups that fill a tile of every width that
+    the config has main loops for, just not fill it, are empty, span tiles, and end with whole ones;
+    N is ragged. kgrouped: groups whose parts of K have as many k-tiles as `_exercising_k` says, of
+    a D that is ragged both ways.
     """
     cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
     tile = config.tile_m * cluster_m
+    n = config.tile_n * cluster_n + 8
+    ragged = 16 * 8 // dtype(config.a).bits
+    if problem.mode == "kgrouped":
+        parts = _exercising_k(config, ragged)
+        k = sum(-(-part // problem.alignment) * problem.alignment for part in parts)
+        small = replace(problem, groups=len(parts), m=tile + 8, n=n, k=k)
+        return [
+            grouped_subject(
+                small, device_sizes(small, parts), config, kernel, num_sms=cluster_m * cluster_n
+            )
+        ]
     widths = getattr(config, "mma_columns", (tile,)) if config.swap_ab else (tile,)
     rows = [count for width in widths for count in (width, width - 3, width)]
     rows += [0, 2 * tile + 5, 2 * tile]
     padded = [-(-count // problem.alignment) * problem.alignment for count in rows]
     m = sum(padded) if problem.mode == "contiguous" else max(rows)
-    n = config.tile_n * cluster_n + 8
-    ragged = 16 * 8 // dtype(config.a).bits
     found = []
     for k in _exercising_k(config, ragged):
         small = replace(problem, groups=len(rows), m=m, n=n, k=k)

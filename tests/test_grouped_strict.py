@@ -8,7 +8,7 @@ from ptxgen.emulator.checking import check
 from ptxgen.grouped_operands import device_sizes
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_sm90
-from ptxgen.subjects import grouped_subject
+from ptxgen.subjects import exercising_grouped_subjects, grouped_subject
 
 BLOCK: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
 GROUP: dict[str, Any] = {"scale": "group", "accumulate": "promoted"}
@@ -73,3 +73,11 @@ def test_groups_that_end_inside_a_narrow_chunk_read_only_what_was_staged(mode: s
     subject = grouped_subject(problem, sizes, config, grouped_sm90, num_sms=4)
     report = check(subject.ptx, subject.launch, subject.data, strict=True, schedules=("lazy",))
     assert not report.findings, report.findings[:3]
+
+
+def test_parts_of_k_with_no_one_an_even_and_an_odd_number_of_k_tiles_are_clean() -> None:
+    problem = GroupedGemm("kgrouped", 4, 72, 136, 400, d="f32", alignment=16, **GROUP)
+    config = grouped_sm90.default_config(problem, tile_m=128, tile_n=32, stages=2)
+    for subject in exercising_grouped_subjects(problem, config, grouped_sm90):
+        report = check(subject.ptx, subject.launch, subject.data, strict=True, schedules=("lazy",))
+        assert not report.findings, report.findings[:3]

@@ -59,7 +59,7 @@ def exercising(target: str, launch_path: str | None, values: dict[str, Any]) -> 
     """
     if target == GROUPED and not _given("m", "n", "k", "groups", "rows", "max_m"):
         grouped = select_grouped(values)
-        if grouped.problem.mode in ("masked", "contiguous"):
+        if grouped.problem.mode != "batched":
             return exercising_grouped_subjects(grouped.problem, grouped.config, grouped.kernel)
     if target not in TARGETS or _given("m", "n", "k"):
         return [subject_of(target, launch_path, values)]
