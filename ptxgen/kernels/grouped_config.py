@@ -25,6 +25,8 @@ OVERHEAD_REGISTERS = {1: 56, 2: 48, 3: 48}
 every configuration within this bound without a spill (tests/test_grouped_configs.py)."""
 VECTOR_SCALE_REGISTERS = 32
 """What the epilogue needs beyond that for factors of single rows and columns."""
+STAGED_F32_REGISTERS = 16
+"""The same for sums that are staged as they are, unrounded."""
 SPARED_REGISTERS = 16
 """Registers by which the overhead is smaller where accumulators die before the epilogue starts, or
 few registers hold the factors of a k-tile."""
@@ -327,6 +329,8 @@ class Config(WgmmaConfig):
             sets += self.blocks_per_warpgroup
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
+        if dtype(self.d).bytes == 4 and self.store != "global":
+            overhead += STAGED_F32_REGISTERS
         spares = overlapped or self.prepares_factors or self.has_one_factor
         overhead -= SPARED_REGISTERS if spares else 0
         factors = 0 if overlapped else self._factor_registers(columns)
