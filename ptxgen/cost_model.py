@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
 from ptxgen.problem import PROMOTION_K, Gemm
-from ptxgen.raster import RASTER_M_TILES
+from ptxgen.raster import CLUSTERS_AT_ONCE, FULL_HOPPER_SMS, RASTER_M_TILES, clusters_at_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,6 @@ L2_BYTES_PER_CLOCK = 64
 L2_TOTAL_BYTES_PER_S = 1.04e13
 """What all SMs of a full Hopper take from the L2: a GEMM of 128x256 tiles without multicast was
 measured at 9.0e12 with the Tensor Core as its limit."""
-FULL_HOPPER_SMS = 132
 DRAM_LATENCY_S = 1.1e-6
 """From a load's issue to its bytes, with the memory busy."""
 LAUNCH_S = 2.5e-6
@@ -53,9 +52,6 @@ EPILOGUE_BYTES_PER_CLOCK = 64
 """Conversion and staging of D, per SM."""
 OVERLAPPED_EPILOGUE = 0.35
 """What remains of it where D is stored during the next tile's main loop."""
-CLUSTERS_AT_ONCE = {4: 32, 8: 15}
-"""Clusters of more than two CTAs that a full Hopper runs side by side, by their size: each lies
-within one GPC. Measured on an H200: a 33rd, or 16th, waits for another to end."""
 SPLIT_S_PER_ELEMENT = 0.2e-9
 """Adding up one element of a tile over the CTAs that share its K, and what leads up to it. Measured
 on an H200: tiles of 64x32, 64x72 and 128x136."""
@@ -164,8 +160,8 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     num_n = _ceil(max(problem.n, 1), t.tile_n * t.cluster_n)
     clusters = num_m * num_n * t.split_k
     slots = np.maximum(1, gpu.num_sms // ctas)
-    for size, most in CLUSTERS_AT_ONCE.items():
-        at_once = max(1, most * gpu.num_sms // FULL_HOPPER_SMS) * size
+    for size in CLUSTERS_AT_ONCE:
+        at_once = clusters_at_once(gpu.num_sms, size) * size
         slots = np.where(t.split_k == size, np.minimum(slots, at_once), slots)
     k_tiles = _ceil(_ceil(problem.k, t.tile_k), t.split_k)
     compute_s = _tile_s(problem, t, gpu, k_tiles)

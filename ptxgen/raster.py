@@ -1,4 +1,4 @@
-"""The order in which a static scheduler walks the tiles of D, and its divisions.
+"""The order in which a static scheduler walks the tiles of D, by how many clusters.
 
 Tiles go down a group of RASTER_M_TILES tiles along M, then on to the next column, so that CTAs that
 run at the same time share tiles of B in L2. Finding a tile's place takes two divisions by numbers
@@ -11,6 +11,10 @@ from ptxgen.launch import Param
 
 RASTER_M_TILES = 8
 """Tiles along M that run side by side, so that their tiles of B are read from L2."""
+FULL_HOPPER_SMS = 132
+CLUSTERS_AT_ONCE = {4: 32, 8: 15}
+"""Clusters of more than two CTAs that a full Hopper runs side by side, by their size: each lies
+within one GPC. Measured on an H200: a 33rd, or 16th, waits for another to end."""
 DIVIDEND_BITS = 31
 """No tile has an index as large as 2 to this power."""
 
@@ -18,6 +22,13 @@ DIVIDEND_BITS = 31
 def raster_height(cluster_rows: int) -> int:
     """Tiles along M of a group, in clusters of `cluster_rows` CTAs along M."""
     return max(1, RASTER_M_TILES // cluster_rows)
+
+
+def clusters_at_once(num_sms: int, cluster_ctas: int) -> int:
+    """Clusters of so many CTAs that a Hopper GPU of `num_sms` SMs runs side by side."""
+    if cluster_ctas in CLUSTERS_AT_ONCE:
+        return max(1, CLUSTERS_AT_ONCE[cluster_ctas] * num_sms // FULL_HOPPER_SMS)
+    return max(1, num_sms // cluster_ctas)
 
 
 def division(divisor: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ three consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_choice import configs, default_config
-from ptxgen.kernels.sm90_config import GPC_SMS, NAME, SWIZZLES, Config
+from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
 from ptxgen.kernels.sm90_fields import fields
 from ptxgen.kernels.sm90_operands import (
     check_operands,
@@ -20,7 +20,7 @@ from ptxgen.operand_buffers import operand_buffers
 from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan
 from ptxgen.problem import Gemm
-from ptxgen.raster import raster_height, raster_params
+from ptxgen.raster import clusters_at_once, raster_height, raster_params
 
 __all__ = [
     "NAME", "NUM_SMS", "SWIZZLES", "TARGET", "TARGETS", "UNIT", "Config", "check_operands",
@@ -81,11 +81,10 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
 
 def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
-    usable_sms = num_sms if config.cluster_ctas <= 2 else num_sms // GPC_SMS * GPC_SMS
     num_m_tiles = -(-problem.m // (config.tile_m * config.cluster_m))
     num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
     num_tiles = num_m_tiles * num_n_tiles
-    clusters = max(1, min(num_tiles, usable_sms // config.cluster_ctas))
+    clusters = max(1, min(num_tiles, clusters_at_once(num_sms, config.cluster_ctas)))
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     staging = DStaging(dtype(config.d), config.d_tile_n)
     params = [

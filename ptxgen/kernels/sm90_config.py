@@ -29,8 +29,6 @@ NAME = "gemm_sm90"
 GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 """Partial sums of a warpgroup for 8 columns: four floats per thread."""
 SWIZZLES = (0, 32, 64, 128)
-GPC_SMS = 16
-"""SMs of one GPC that a cluster of more than two CTAs can count on; a cluster lies within one."""
 MOST_UE8M0_ROWS = 128
 """Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
 Measured: ptxas 13.0 and 13.5."""
