@@ -50,6 +50,7 @@ def default_config(problem: GroupedGemm | Gemm, **chosen: int | str | bool) -> C
             rows = tile_n if swapped else int(values["tile_m"])
             shape = {"tile_n": tile_n, "warpgroups": 1 if rows % 128 else 2}
             config = Config(**{**values, **shape, **chosen})  # type: ignore[arg-type]
+            config.check_values()  # before stages are counted: their bytes divide what there is
             yield config if "stages" in chosen else with_most_stages(config, _ring_limit(config))
 
     return first_legal(candidates())

@@ -251,10 +251,10 @@ class Config(WgmmaConfig):
         """Arrivals that hand a work slot back: producer, mover, trimmer and every consumer warp."""
         return 1 + self.block_scaled + self.trims_k + 4 * self.warpgroups
 
-    def check(self) -> None:
-        """Refuse what cannot work, whatever the problem.
+    def check_values(self) -> None:
+        """Refuse fields outside their range.
 
-        Raises: ConfigError with rule, value, limit and what to try.
+        Raises: ConfigError.
         """
         rows = range(TOKEN_ROWS, 257, TOKEN_ROWS)
         tiles = (64, 128, 192, 256)
@@ -274,6 +274,13 @@ class Config(WgmmaConfig):
             "hint": HINTS,
         }
         check_values(self, allowed)
+
+    def check(self) -> None:
+        """Refuse what cannot work, whatever the problem.
+
+        Raises: ConfigError with rule, value, limit and what to try.
+        """
+        self.check_values()
         if self.cluster_ctas > 2:
             raise ConfigError(
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 1x2"

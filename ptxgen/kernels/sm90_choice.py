@@ -47,6 +47,7 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
         for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
             for store in _store_candidates(problem, chosen):
                 config = Config(**{**values, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
+                config.check_values()  # before stages are counted: their bytes divide what there is
                 if "a_rows" not in chosen:
                     config = with_few_rows(config, few_rows(problem.m))
                 yield config if "stages" in chosen else with_most_stages(config, ring_limit(config))

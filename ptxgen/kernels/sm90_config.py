@@ -301,11 +301,8 @@ class Config(WgmmaConfig):
         vectors = self.warpgroups * self.vectors_bytes
         return self.staging_bytes + self.partials_bytes + vectors + barriers
 
-    def check(self) -> None:
-        """Refuse what cannot work, whatever the problem.
-
-        Raises: ConfigError with rule, value, limit and what to try.
-        """
+    def check_values(self) -> None:
+        """Refuse fields outside their range. Raises: ConfigError."""
         allowed = {
             "tile_m": (64, 128, 192, 256),
             "tile_n": range(8, 257, 8),
@@ -319,6 +316,13 @@ class Config(WgmmaConfig):
             "a_rows": (0, 8, 16, 32),
         }
         check_values(self, allowed)
+
+    def check(self) -> None:
+        """Refuse what cannot work, whatever the problem.
+
+        Raises: ConfigError with rule, value, limit and what to try.
+        """
+        self.check_values()
         if self.cluster_m * self.cluster_n > 2:
             raise ConfigError(
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 2x1"
