@@ -23,8 +23,10 @@ CONSUMER_REGISTERS = {1: 255, 2: 232, 3: 160}
 OVERHEAD_REGISTERS = {1: 56, 2: 48, 3: 48}
 """Registers for everything but accumulators, by warpgroups. Measured: ptxas 13.0 and 13.5 assemble
 every configuration within this bound without a spill (tests/test_grouped_configs.py)."""
-VECTOR_SCALE_REGISTERS = 32
+VECTOR_SCALE_REGISTERS = 40
 """What the epilogue needs beyond that for factors of single rows and columns."""
+UNPROMOTED_REGISTERS = 8
+"""The same where the accumulators are what is stored."""
 STAGED_F32_REGISTERS = 16
 """The same for sums that are staged as they are, unrounded."""
 SPARED_REGISTERS = 16
@@ -336,6 +338,7 @@ class Config(WgmmaConfig):
             sets += self.blocks_per_warpgroup
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
+        overhead += UNPROMOTED_REGISTERS if self.accumulate == "fast" else 0
         if dtype(self.d).bytes == 4 and self.store != "global":
             overhead += STAGED_F32_REGISTERS
         spares = overlapped or self.prepares_factors or self.has_one_factor
