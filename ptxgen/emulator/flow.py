@@ -11,10 +11,9 @@ from ptxgen.ptx.module import (
     Instruction,
     Negated,
     Operand,
-    Pair,
     Register,
     Symbol,
-    Vector,
+    leaves,
 )
 
 ENDERS = ("bra", "brx", "ret", "exit", "trap")
@@ -58,20 +57,11 @@ _CARRYING = ("add", "addc", "sub", "subc", "mad", "madc")
 
 def registers_in(operand: Operand) -> Iterator[str]:
     """Names of all registers that an operand mentions."""
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Negated):
-        yield operand.register.name
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from registers_in(item)
-    elif isinstance(operand, Pair):
-        yield from registers_in(operand.first)
-        yield from registers_in(operand.second)
-    elif isinstance(operand, Address):
-        yield from registers_in(operand.base)
-        if operand.coordinates is not None:
-            yield from registers_in(operand.coordinates)
+    for leaf in leaves(operand):
+        if isinstance(leaf, Register):
+            yield leaf.name
+        elif isinstance(leaf, Negated):
+            yield leaf.register.name
 
 
 def num_results(instruction: Instruction) -> int:

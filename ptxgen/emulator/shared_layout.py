@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxgen.emulator.addresses import STATIC_SMEM_OFFSET
-from ptxgen.ptx.module import Address, Function, Module, Operand, Pair, Symbol, Variable, Vector
+from ptxgen.ptx.module import (
+    Function,
+    Module,
+    Operand,
+    Symbol,
+    Variable,
+    leaves,
+)
 
 
 @dataclass(frozen=True)
@@ -88,17 +95,4 @@ def _names(function: Function) -> Iterator[str]:
     """Every symbol that a function's instructions name."""
     for instruction in function.body:
         for operand in instruction.operands:
-            yield from _symbols(operand)
-
-
-def _symbols(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, Symbol):
-        yield operand.name
-    elif isinstance(operand, Address) and isinstance(operand.base, Symbol):
-        yield operand.base.name
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from _symbols(item)
-    elif isinstance(operand, Pair):
-        yield from _symbols(operand.first)
-        yield from _symbols(operand.second)
+            yield from (leaf.name for leaf in leaves(operand) if isinstance(leaf, Symbol))

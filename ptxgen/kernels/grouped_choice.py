@@ -60,7 +60,7 @@ def _ring_limit(config: Config) -> int:
     """Stages beyond which a ring is of no use: with few rows it waits for B alone."""
     if config.tile_m > FEW_ROWS:
         return MAX_STAGES
-    return max(1, B_ROWS_IN_FLIGHT // max(1, config.tile_n))
+    return B_ROWS_IN_FLIGHT // config.tile_n
 
 
 def _tile_ns(problem: GroupedGemm, swapped: bool) -> list[int]:

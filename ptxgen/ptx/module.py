@@ -1,6 +1,6 @@
 """Module: PTX text as data. Scopes are resolved, so that a body is one flat list."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ptxgen.errors import LaunchError
@@ -107,6 +107,24 @@ class Address:
 
 
 Operand = Register | Immediate | Symbol | Negated | Sink | Pair | Vector | Address
+
+
+def leaves(operand: Operand) -> Iterator[Operand]:
+    """The operand, or what it is made of: neither pairs, vectors nor addresses, in text order."""
+    parts: tuple[Operand, ...]
+    if isinstance(operand, Vector):
+        parts = operand.items
+    elif isinstance(operand, Pair):
+        parts = (operand.first, operand.second)
+    elif isinstance(operand, Address):
+        parts = (operand.base,)
+        if operand.coordinates is not None:
+            parts = (operand.base, operand.coordinates)
+    else:
+        yield operand
+        return
+    for part in parts:
+        yield from leaves(part)
 
 
 @dataclass(frozen=True, slots=True)
