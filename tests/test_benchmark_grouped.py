@@ -38,7 +38,8 @@ MODES: dict[str, tuple[GroupedGemm, tuple[int, ...]]] = {
     ),
     "kgrouped": (
         GroupedGemm("kgrouped", 3, 24, 136, 256, d="f32", scale="group", accumulate="promoted",
-                    alignment=128), (128, 0, 128),
+                    alignment=128, scale_a_strides=(48, 1, 24), scale_b_strides=(272, 1, 136)),
+        (128, 0, 128),
     ),
 }  # fmt: skip
 

@@ -158,7 +158,10 @@ def cases_of(names: tuple[str, ...], kinds: tuple[str, ...] = ()) -> list[Groupe
 def _case(
     members: GroupedSet, kind: GroupedKind, groups: int, rows: tuple[int, ...], n: int, k: int
 ) -> GroupedCase:
-    """kgrouped: the shape's k is M, and the rows are parts of K."""
+    """kgrouped: the shape's k is M, and the rows are parts of K.
+
+    Scales of single rows lie with rows innermost, as DeepGEMM takes them.
+    """
     d = "f32" if members.mode == "kgrouped" else kind.d
     m, length = k, sum(rows)
     if members.mode in ("masked", "batched"):
@@ -167,10 +170,12 @@ def _case(
     elif members.mode == "contiguous":
         m, length = sum(rows), k
     blocks = -(-length // 128)
-    mn_major = kind.scale in BLOCK_SCALES and members.mode in ("masked", "contiguous")
+    a_by_rows = kind.scale in BLOCK_SCALES and members.mode != "batched"
+    b_by_rows = kind.scale == "group" and members.mode == "kgrouped"
     problem = GroupedGemm(
         members.mode, groups, m, n, length, kind.a, kind.a, d, kind.scale, kind.accumulate,
         alignment=128 if members.mode == "kgrouped" else 1,
-        scale_a_strides=(m * blocks, 1, m) if mn_major else (0, 0, 0),
+        scale_a_strides=(m * blocks, 1, m) if a_by_rows else (0, 0, 0),
+        scale_b_strides=(n * blocks, 1, n) if b_by_rows else (0, 0, 0),
     )  # fmt: skip
     return GroupedCase(members.name, kind.name, problem, rows)

@@ -67,8 +67,9 @@ class GroupedWorkload:
                 self.device.write(copy["sizes"], self.sizes.view(np.uint8).data)
 
     def _image(self, name: str, x: Array) -> Array:
-        """The bytes of an operand in memory: block scales of A are stored with rows innermost."""
-        if name == "scale_a" and x.ndim == 3 and self.problem.scale_a_strides[1] == 1:
+        """The bytes of an operand in memory; block scales may have rows innermost."""
+        strides = {"scale_a": self.problem.scale_a_strides, "scale_b": self.problem.scale_b_strides}
+        if x.ndim == 3 and name in strides and strides[name][1] == 1:
             x = x.transpose(0, 2, 1)
         return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
