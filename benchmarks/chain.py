@@ -31,8 +31,9 @@ from ptxgen.launcher.launching import PreparedCall
 from ptxgen.problem import Gemm
 
 M = (1, 16, 32, 64, 128)
-WIDTHS = (7168, 16384, 7168, 2048, 7168)
-"""Columns of the first A and of every D: weights of 117, 117, 15 and 15 MB."""
+CHAINS = ((7168, 16384, 7168, 2048, 7168), (7168, 4096, 7168, 2048, 7168), (4096,) * 5)
+"""For each chain, columns of the first A and of every D: weights of 117, 117, 15 and 15 MB; of 29,
+29, 15 and 15 MB; and of 17 MB each."""
 WAYS = ("plain", "dependent")
 METHOD = Method(slot_s=0.01, settle_s=0.1, max_rounds=9)
 
@@ -121,20 +122,25 @@ def measure(device: GpuDevice, chain: Chain, links: Sequence[Gemm]) -> dict[str,
     }  # fmt: skip
 
 
-def main(words: Sequence[str] | None = None, widths: Sequence[int] = WIDTHS) -> int:
+def measure_all(device: GpuDevice, widths: Sequence[int]) -> list[dict[str, Any]]:
+    """One chain, for every number of rows."""
+    with ExitStack() as stack:
+        chain = Chain(device, links_of(max(M), widths), stack)
+        return [{"widths": widths, **measure(device, chain, links_of(m, widths))} for m in M]
+
+
+def main(words: Sequence[str] | None = None, chains: Sequence[Sequence[int]] = CHAINS) -> int:
     """Run everything on GPU 0 and print what was found."""
     arguments = options(__doc__).parse_args(words)
     device, where = open_gpu()
-    with ExitStack() as stack:
-        chain = Chain(device, links_of(max(M), widths), stack)
-        table = [measure(device, chain, links_of(m, widths)) for m in M]
+    table = [row for widths in chains for row in measure_all(device, widths)]
     ok = all(row["equal"] for row in table)
     for row in table:
         print(
-            f"m {row['m']:4}  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
+            f"{' > '.join(map(str, row['widths']))}  m {row['m']:4}  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
             f" us  gain {row['gain']:.3f}  {'equal bits' if row['equal'] else 'BITS DIFFER'}"
         )
-    write(arguments.output, "chain", ok, where, __doc__, widths=widths, chains=table)
+    write(arguments.output, "chain", ok, where, __doc__, chains=table)
     return 0 if ok else 1
 
 

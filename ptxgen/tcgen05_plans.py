@@ -1,5 +1,6 @@
 """What plans of kernels on tcgen05 have in common: protocol tables, launch, printed fields."""
 
+from ptxgen.arch import ONE_CTA_BYTES
 from ptxgen.dtypes import dtype
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import TILE_ALIGNMENT, SmemRegion, align_up
@@ -27,9 +28,6 @@ from ptxgen.tmem_chunks import (
 
 NUM_SMS = 148
 """SMs of a B200, when no device is given."""
-ONE_CTA_BYTES = 116 << 10
-"""Shared memory that keeps a second CTA off the SM. Two CTAs that wait for each other's tensor
-memory, each holding some, would wait for ever."""
 ZERO_COLUMNS = 32
 """Columns that one tcgen05.st clears."""
 
@@ -132,6 +130,7 @@ def launch(
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
         cta_threads=(CTA_THREADS, 1, 1),
         cluster_ctas=(config.cluster_ctas, 1, 1),
+        # two CTAs on an SM, each holding some of the tensor memory, would wait for each other
         dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
         params=tuple(params),
         buffers=operand_buffers(problem),

@@ -138,7 +138,7 @@ def test_a_chain_that_differs_between_runs_is_reported(
     monkeypatch.setattr(script, "M", (1, 33))
     monkeypatch.setattr(Call, "fault", fault)
     out = tmp_path / "chain.json"
-    assert script.main(["-o", str(out)], (256, 128, 256, 128, 256)) == bool(fault)
+    assert script.main(["-o", str(out)], [(256, 128, 256, 128, 256)]) == bool(fault)
     rows = json.loads(out.read_text())["chains"]
     assert [row["m"] for row in rows] == [1, 33]
     assert all(row["distinct_bytes"] > 16 for row in rows)

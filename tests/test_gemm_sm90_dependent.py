@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxgen.arch import arch
 from ptxgen.emulator.checking import check
 from ptxgen.epilogue import Epilogue
 from ptxgen.kernels import gemm_sm90
@@ -132,3 +133,9 @@ def test_weights_are_loaded_before_the_wait() -> None:
     producer = text[text.index("// ---- producer") : text.index("// ---- consumer")]
     waits = producer.index("griddepcontrol.wait")
     assert producer.index("[%b_map, {") < waits < producer.index("[%a_map, {")
+
+
+def test_no_second_cta_of_a_dependent_launch_fits_an_sm() -> None:
+    plan = link_of(Gemm(136, 128, 128), {"stages": 2})
+    sm_bytes = arch("sm_90a").smem_bytes + 1024  # the system takes a KiB for each CTA
+    assert 2 * (plan.launch.dynamic_smem_bytes + 1024) > sm_bytes

@@ -4,6 +4,7 @@ Pairs with templates/gemm_sm90.ptx.j2. One producer warp fills a ring of stages 
 three consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 """
 
+from ptxgen.arch import ONE_CTA_BYTES
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_choice import configs, default_config
 from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
@@ -119,12 +120,14 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         *raster_params(num_m_tiles, num_n_tiles, raster_height(config.cluster_m)),
         Param("alpha", "f32", problem.alpha),
     ]
+    # CTAs of a dependent launch come early, two to an SM where two fit, and others stay without one
+    smem_bytes = max(config.smem_bytes, ONE_CTA_BYTES if config.dependent_launch else 0)
     return Launch(
         entry=str(config),
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
         cta_threads=(config.cta_threads, 1, 1),
         cluster_ctas=(config.cluster_ctas, 1, 1),
-        dynamic_smem_bytes=config.smem_bytes,
+        dynamic_smem_bytes=smem_bytes,
         params=tuple(params),
         buffers=operand_buffers(problem),
         overlaps_previous=config.dependent_launch,

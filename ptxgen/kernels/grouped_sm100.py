@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ptxgen.arch import arch
+from ptxgen.arch import ONE_CTA_BYTES, arch
 from ptxgen.config_rules import with_most_stages
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
@@ -36,7 +36,7 @@ from ptxgen.plans import Barrier, Plan, product_text
 from ptxgen.problem import INTEGERS, NARROW_FLOATS
 from ptxgen.tcgen05_choice import DEFAULT_STAGES
 from ptxgen.tcgen05_config import CTA_THREADS, TARGET, TARGETS
-from ptxgen.tcgen05_plans import NUM_SMS, ONE_CTA_BYTES, barriers, epilogue_part, smem_map
+from ptxgen.tcgen05_plans import NUM_SMS, barriers, epilogue_part, smem_map
 
 __all__ = ["NAME", "NUM_SMS", "TARGET", "TARGETS", "UNIT", "Config", "check_operands", "configs",
            "default_config", "plan"]  # fmt: skip
@@ -268,6 +268,7 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     ]
     if config.store == "tma":
         maps += d_map_params(problem, config.swapped_staging)
+    # two CTAs on an SM, each holding some of the tensor memory, would wait for each other
     smem_bytes = max(config.smem_bytes, ONE_CTA_BYTES)
     return grouped_launch(problem, config, num_sms, maps, CTA_THREADS, smem_bytes)
 
