@@ -137,7 +137,8 @@ def main(words: Sequence[str] | None = None, chains: Sequence[Sequence[int]] = C
     ok = all(row["equal"] for row in table)
     for row in table:
         print(
-            f"{' > '.join(map(str, row['widths']))}  m {row['m']:4}  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
+            f"{' > '.join(map(str, row['widths']))}  m {row['m']:4}"
+            f"  plain {row['plain_us']:8.2f} us  dependent {row['dependent_us']:8.2f}"
             f" us  gain {row['gain']:.3f}  {'equal bits' if row['equal'] else 'BITS DIFFER'}"
         )
     write(arguments.output, "chain", ok, where, __doc__, chains=table)
