@@ -7,6 +7,7 @@ brings a multiplier and a shift for each (Granlund and Montgomery, Division by I
 using Multiplication, PLDI 1994).
 """
 
+from ptxgen.errors import ConfigError
 from ptxgen.launch import Param
 
 RASTER_M_TILES = 8
@@ -51,7 +52,14 @@ def raster_params(num_m_tiles: int, num_n_tiles: int, height: int) -> list[Param
     """What scheduler_static divides by: tiles of a group, and rows of the last group.
 
     num_m_tiles, num_n_tiles: tiles in units of clusters. height: of every group but the last.
+
+    Raises: ConfigError if there are 2**31 tiles or more.
     """
+    if num_m_tiles * num_n_tiles >= 1 << DIVIDEND_BITS:
+        raise ConfigError(
+            f"{num_m_tiles} x {num_n_tiles} tiles of D must be fewer than {1 << DIVIDEND_BITS}; "
+            "try larger tiles, or several calls"
+        )
     params = []
     rows_of_last = num_m_tiles % height or height
     for name, divisor in (("group", height * num_n_tiles), ("last_group", rows_of_last)):

@@ -293,6 +293,8 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment, sums: Sums |
         )
     if sums:
         ranked = [entry for entry in ranked if sums_of(entry.config, problem) == sums]
+    if not ranked:
+        raise ConfigError(f"no config sums K in the way that all M with {problem} share")
     best = ranked[0]
     return Choice(
         module.NAME, best.config, "model",
