@@ -114,6 +114,13 @@ class Config(WgmmaConfig):
         """Whether the CTAs of a cluster share tiles of A or B."""
         return self.cluster_m * self.cluster_n > 1
 
+    @property
+    def loads_first(self) -> bool:
+        """Whether the thread that makes the barriers loads before the others know of them. Not in a
+        cluster, whose barrier's release waits for loads in flight (0.5 us, measured on an H200),
+        and not before the end of a kernel that is depended on."""
+        return self.cluster_ctas == 1 and not self.dependent_launch
+
     def k_parts(self, k: int) -> tuple[tuple[int, int], ...]:
         """The parts of K that are summed on their own, as (first, past the last) elements."""
         step = self.tiles_per_part(k) * self.tile_k

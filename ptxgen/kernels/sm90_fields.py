@@ -53,6 +53,8 @@ def fields(config: Config) -> dict[str, object]:
         "idle_text": f"idle{' (they give their registers to the consumers)' * moves_registers}",
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
+        "loads_first": config.loads_first,
+        "second_fill": {"stage": 1 % config.stages, "parity": int(config.stages > 1)},
         **split_fields(config, regions),
         **vector_fields(config, regions),
         "stages": config.stages,
