@@ -26,7 +26,7 @@ def problem_of(config: Config) -> GroupedGemm:
     """A problem that the config serves."""
     return GroupedGemm(
         config.mode, 16, 4096, 4096, 7168, config.a, config.b, config.d, config.scale,
-        config.accumulate, config.index,
+        config.accumulate, config.index, alignment=128 if config.mode == "kgrouped" else 1,
     )  # fmt: skip
 
 
@@ -92,9 +92,25 @@ def test_a_main_loop_for_every_eight_rows_assembles_cleanly(tile_m: int) -> None
     assembles_cleanly(grouped_sm90.default_config(problem, swap_ab=True, tile_m=tile_m))
 
 
+MASKED = GroupedGemm("masked", 16, 4096, 4096, 7168, scale="block", accumulate="promoted")
+SUMS = GroupedGemm(
+    "kgrouped", 16, 4096, 7168, 32384, d="f32", scale="group", accumulate="promoted", alignment=128
+)
+
+
+@pytest.mark.parametrize("tile_n", [32, 64, 96, 128])
+@pytest.mark.parametrize("cluster", [{}, {"cluster_m": 2}, {"cluster_n": 2}], ids=str)
+def test_sums_of_three_warpgroups_assemble_cleanly(tile_n: int, cluster: dict[str, int]) -> None:
+    assembles_cleanly(
+        grouped_sm90.default_config(SUMS, tile_m=192, tile_n=tile_n, warpgroups=3, **cluster)
+    )
+
+
+@pytest.mark.parametrize("problem", [MASKED, SUMS], ids=lambda problem: problem.mode)
 @pytest.mark.parametrize(("tile_m", "warpgroups"), [(64, 1), (128, 2), (192, 3)])
-def test_matrix_descriptors_stay_in_uniform_registers(tile_m: int, warpgroups: int) -> None:
-    problem = GroupedGemm("masked", 16, 4096, 4096, 7168, scale="block", accumulate="promoted")
+def test_matrix_descriptors_stay_in_uniform_registers(
+    problem: GroupedGemm, tile_m: int, warpgroups: int
+) -> None:
     config = grouped_sm90.default_config(problem, tile_m=tile_m, tile_n=128, warpgroups=warpgroups)
     plan = grouped_sm90.plan(problem, config)
     sass = disassemble(assemble(render(plan).text, plan.target).code)

@@ -48,6 +48,10 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
         KGROUPED, {**GROUP, "d": "f32", "alignment": 16},
         {"tile_m": 128, "tile_n": 96, "cluster_n": 2, "stages": 2}, [144, 0, 240, 16],
     ),
+    "parts of k, three warpgroups": (
+        KGROUPED, {**GROUP, "d": "f32", "alignment": 16},
+        {"tile_m": 192, "tile_n": 128, "warpgroups": 3, "stages": 2}, [144, 0, 240, 16],
+    ),
 }  # fmt: skip
 
 

@@ -122,10 +122,12 @@ class Config(WgmmaConfig):
 
     def overlaps_promotion(self, columns: int) -> bool:
         """Whether two accumulator sets take turns in the main loop of `columns` columns, see
-        gemm_sm90's Config."""
+        gemm_sm90's Config. Not of themselves where several warpgroups read a factor for each
+        column: 16 parts of K, 4096 x 7168, took 2563 us on an H200 with two sets, 2380 with one."""
+        drains = self.reads_column_factors and self.warpgroups > 1
         return (
             self.promotion_tiles == 1
-            and self.loop in ("auto", "overlapped")
+            and (self.loop == "overlapped" or (self.loop == "auto" and not drains))
             and self.stages > 1
             and self.blocks_per_warpgroup % 2 == 1
             and self._registers(columns, overlapped=True) <= CONSUMER_REGISTERS[self.warpgroups]
@@ -159,6 +161,11 @@ class Config(WgmmaConfig):
     def has_one_factor(self) -> bool:
         """Whether all partial sums of a row have the same factor in a k-tile."""
         return self.scale == "block" and not self.swap_ab and self.columns_per_scale == self.tile_n
+
+    @property
+    def reads_column_factors(self) -> bool:
+        """Whether each column of a straight tile has a factor of its own in each k-tile."""
+        return self.scale == "group" and not self.swap_ab
 
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""
@@ -288,11 +295,13 @@ class Config(WgmmaConfig):
                 f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 1x2"
             )
         self.check_blocks("tile_n" if self.swap_ab else "tile_m")
-        if self.warpgroups == 3 and not self.has_one_factor:
+        if self.warpgroups == 3 and not (self.has_one_factor or self._hands_over_in_thirds):
             raise ConfigError(
                 "warpgroups=3 leaves each consumer 160 registers, enough for scale=block with "
-                f"swap_ab=off and a tile_n that divides {SCALE_BLOCK}; got scale={self.scale}, "
-                f"swap_ab={'on' if self.swap_ab else 'off'}, tile_n={self.tile_n}; try warpgroups=2"
+                f"swap_ab=off and a tile_n that divides {SCALE_BLOCK}, or mode=kgrouped with "
+                "scale=group, swap_ab=off, store=tma and a tile_n of 32, 64, 96 or 128; got "
+                f"scale={self.scale}, swap_ab={'on' if self.swap_ab else 'off'}, tile_n="
+                f"{self.tile_n}, mode={self.mode}, store={self.store}; try warpgroups=2"
             )
         if self.cluster_m > 1 and self.tile_n % 16:
             raise ConfigError(
@@ -331,6 +340,17 @@ class Config(WgmmaConfig):
         self._check_registers()
         check_smem(self, TARGET)
 
+    @property
+    def _hands_over_in_thirds(self) -> bool:
+        """Whether three warpgroups hand over sums that each have a factor: they need few registers
+        for it. Measured: ptxas 13.0 and 13.5 assemble these without a spill."""
+        return (
+            self.warpgroups == 3
+            and self.hands_over
+            and self.reads_column_factors
+            and self.tile_n % 32 == 0
+        )
+
     def _registers(self, columns: int, overlapped: bool) -> int:
         """Registers that a consumer needs, roughly."""
         sets = 2 if overlapped else self.blocks_per_warpgroup
@@ -339,9 +359,10 @@ class Config(WgmmaConfig):
         overhead = OVERHEAD_REGISTERS[self.warpgroups]
         overhead += VECTOR_SCALE_REGISTERS if self.scale == "rowcol" else 0
         overhead += UNPROMOTED_REGISTERS if self.accumulate == "fast" else 0
-        if dtype(self.d).bytes == 4 and self.store != "global":
-            overhead += STAGED_F32_REGISTERS
+        staged_f32 = dtype(self.d).bytes == 4 and self.store != "global"
+        overhead += STAGED_F32_REGISTERS if staged_f32 and not self._hands_over_in_thirds else 0
         spares = overlapped or self.prepares_factors or self.has_one_factor
+        spares |= self._hands_over_in_thirds
         overhead -= SPARED_REGISTERS if spares else 0
         factors = 0 if overlapped else self._factor_registers(columns)
         return sets * columns // 2 + factors + overhead

@@ -118,8 +118,10 @@ def mover_fields(entries: tuple[int, int], offsets: tuple[int, int]) -> dict[str
         found[f"num_{operand}_rounds"] = max(1, len(firsts))
         found[f"scale_{operand}_rounds"] = [
             {
+                "index": i,
                 "first": first,
                 "offset": offset + 4 * first,
+                "size_bit": 4 << i,
                 "pointer": f"%{operand}_pointer{i}",
                 "nbytes": f"%{operand}_bytes{i}",
                 "used": f"%{operand}_used{i}",
