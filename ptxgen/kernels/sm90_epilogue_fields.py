@@ -29,33 +29,31 @@ ELEMENTS: dict[str, dict[str, object]] = {
 """dtype of C or of a bias -> its size, and what makes it a float32."""
 
 
-def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
-    """What the epilogue and the parts of values print. results: prefix of each block's sums."""
+def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[str, object]:
+    """What the epilogue and the parts of values print. results: prefix of each block's sums.
+    d_offset: bytes from the start of shared memory to the staging buffers of D."""
     d = dtype(config.d)
     deferred = config.store == "deferred"
     turns = 2 if config.gated else 1
     stages_d = config.store != "global" or config.stores_rows
     chunks = staged_chunks(d, config.d_tile_n, results, turns) if stages_d else []
-    chunks = [
-        {
-            **chunk,
-            "stages_scales": False,
-            "buffer_offset": DStaging.BUFFER_BYTES * i,
-        }
-        for i, chunk in enumerate(chunks)
-    ]
-    deferred_chunks = chunks if deferred else []
+    stores = _stores(chunks, d_offset, 1 if deferred else DStaging.NUM_BUFFERS)
+    deferred_stores = stores if deferred else []
     return {
         "defers_store": deferred,
         "publishes_late": config.publishes_late,
         "if_held": "@%holds_tile " if deferred else "",
         "issues": "%issues" if deferred else "%stores_d",
-        "chunks_in_mainloop": [
-            {**chunk, "stages_scales": config.stages_scales and not chunk["index"]}
-            for chunk in deferred_chunks
+        "stores_in_mainloop": [
+            {**store, "stages_scales": config.stages_scales and not i}
+            for i, store in enumerate(deferred_stores)
         ],
-        "chunks_after_tile": [] if deferred else chunks,
-        "chunks_after_kernel": deferred_chunks,
+        "spreads_stores": len(deferred_stores) > 1,
+        "spread_k_tiles": 2 * len(deferred_stores) - 1,
+        "stores_after_tile": [] if deferred else stores,
+        "stores_after_kernel": deferred_stores,
+        "chunks": _placed(chunks, d_offset, len(chunks)),
+        "d_offset": d_offset,
         "held": [f"%held{i}_" for i in range(len(results))] if d.bytes < 4 else [],
         "held_registers": config.d_tile_n * d.bytes // 8,
         "d_bytes": d.bytes,
@@ -81,9 +79,39 @@ def epilogue_fields(config: Config, results: list[str]) -> dict[str, object]:
         ],
         "row_parities": [0, 1],
         "octet_rows": CORE_ROWS,
-        "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_values(config),
     }
+
+
+def _placed(
+    chunks: list[dict[str, object]], d_offset: int, buffers: int, first: int = 0
+) -> list[dict[str, object]]:
+    """Chunks with their buffers, in turns from that of chunk `first` on."""
+    offsets = [DStaging.BUFFER_BYTES * ((first + i) % buffers) for i in range(len(chunks))]
+    return [
+        {**chunk, "buffer_offset": offset, "staging_offset": d_offset + offset}
+        for chunk, offset in zip(chunks, offsets, strict=True)
+    ]
+
+
+def _stores(
+    chunks: list[dict[str, object]], d_offset: int, at_once: int
+) -> list[dict[str, object]]:
+    """Chunks that are staged and handed to TMA together, `at_once` of them, in buffers in turns.
+
+    As many of the stores before as are "unread" may not have read their buffer yet: none if the
+    last one has this one's, as the first has where the stores of a tile are odd in number.
+    """
+    buffers = DStaging.NUM_BUFFERS
+    parts = [chunks[first : first + at_once] for first in range(0, len(chunks), at_once)]
+    return [
+        {
+            "chunks": _placed(part, d_offset, buffers, turn * at_once),
+            "unread": int(at_once < buffers and (turn > 0 or len(parts) % buffers == 0)),
+            "stages_scales": False,
+        }
+        for turn, part in enumerate(parts)
+    ]
 
 
 def _values(config: Config) -> dict[str, object]:

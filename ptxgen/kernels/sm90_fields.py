@@ -65,7 +65,6 @@ def fields(config: Config) -> dict[str, object]:
         "full_offset": regions["full"],
         "empty_offset": regions["empty"],
         "empty_from_full": regions["empty"] - regions["full"],
-        "d_offset": regions.get("d", 0),
         "tx_bytes": config.tx_bytes,
         "clears_pad": config.pad_bytes > 0,
         "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
@@ -116,7 +115,7 @@ def fields(config: Config) -> dict[str, object]:
         "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
         "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
         "promotion_tiles": config.promotion_tiles,
-        **epilogue_fields(config, results),
+        **epilogue_fields(config, results, regions.get("d", 0)),
     }  # fmt: skip
 
 
