@@ -164,6 +164,16 @@ def test_sums_over_parts_of_k_are_added_to_d(
     assert computes(device, problem, lengths, config)
 
 
+@pytest.mark.parametrize("m", [64, 136, 328])
+@pytest.mark.parametrize("config", [{}, {"cluster_m": 2}, {"cluster_n": 2, "tile_n": 64}], ids=str)
+def test_sums_of_three_warpgroups_are_added_to_d(
+    device: Device, m: int, config: dict[str, Any]
+) -> None:
+    problem = GroupedGemm("kgrouped", 3, m, 136, 528, d="f32", alignment=16, **GROUP)
+    chosen = {"tile_m": 192, "tile_n": 128, "warpgroups": 3, **config}
+    assert computes(device, problem, [384, 0, 144], chosen)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 31, 32, 33, 100, 512])
 def test_any_number_of_groups_is_exact(device: Device, groups: int) -> None:
     problem = GroupedGemm("masked", groups, 8, 16, 128, **BLOCK)
