@@ -52,6 +52,11 @@ EPILOGUE_BYTES_PER_CLOCK = 64
 """Conversion and staging of D, per SM."""
 OVERLAPPED_EPILOGUE = 0.35
 """What remains of it where D is stored during the next tile's main loop."""
+OVERLAPPED_ROWS = 0.6
+"""The same where threads store rows of D; and what that takes more, as it delays the main loop and
+hides nothing of the last tile. Measured on an H200: 4096x32768x640 (31 tiles for each CTA) 200.7 us
+stored at once, 185.5 us deferred; 255x24575x1552 (2 tiles) 23.4 and 24.3 us."""
+DEFERRED_ROWS_S = 2e-6
 SPLIT_S_PER_ELEMENT = 0.2e-9
 """Adding up one element of a tile over the CTAs that share its K, and what leads up to it. Measured
 on an H200: tiles of 64x32, 64x72 and 128x136."""
@@ -67,6 +72,16 @@ OVERLAPPED_PROMOTION = 0.5
 SCALES_OF_B = 1.5
 """Promotion with several scales of B in a tile over that with one. Measured likewise: a k-tile of
 192x112, which crosses blocks of scales, takes as long as one of 192x128."""
+SECTOR_BYTES = 32
+TMA_BYTES_PER_S = 1.2e11
+"""What TMA of one SM loads of rows that start at a multiple of a sector."""
+TMA_SPLIT_BYTES_PER_S = 3.1e10
+"""The same of rows that start within a sector, as every second one does if the pitch is an odd
+multiple of 16 bytes. Measured on an H200: 4096x7168x7184 in FP8, tile 128x256, takes as long as 384
+rows of 128 bytes need at a mean of 2.6 ns for each k-tile."""
+MULTICAST_S = 1.0e-6
+"""What a kernel whose CTAs share tiles takes more: its clusters start and end together. Measured on
+an H200: 17x4104x1040 and 1000x1000x1008."""
 MMA_M = 64
 """Rows of one wgmma."""
 TCGEN05_M = 128
@@ -102,6 +117,8 @@ class Traits:
     """What the model looks at in configs, as arrays with one element for each of them."""
 
     tile_m: "Array"
+    a_rows: "Array"
+    """Rows of A that are loaded."""
     tile_n: "Array"
     tile_k: "Array"
     stages: "Array"
@@ -118,6 +135,8 @@ class Traits:
     """Share of a plain promotion's time that no other warpgroup's MMA hides."""
     exposed_epilogue: "Array"
     """Share of the epilogue that no other tile's main loop hides."""
+    start_s: "Array"
+    """Seconds that a kernel takes more, however many tiles it has."""
 
     @classmethod
     def of(cls, configs: Sequence[Any]) -> "Traits":
@@ -125,7 +144,7 @@ class Traits:
         import numpy as np  # most commands do without
 
         rows = [_traits(config) for config in configs]
-        kinds = [np.int64] * (len(rows[0]) - 2) + [np.float64] * 2
+        kinds = [np.int64] * (len(rows[0]) - 3) + [np.float64] * 3
         columns = zip(zip(*rows, strict=True), kinds, strict=True)
         return cls(*(np.array(column, kind) for column, kind in columns))
 
@@ -137,12 +156,17 @@ def _traits(config: Any) -> tuple[float, ...]:
         promotion = OVERLAPPED_PROMOTION
     if getattr(config, "scale_b_entries", 0) > 1:
         promotion *= SCALES_OF_B
-    overlaps = getattr(config, "store", "") == "deferred" or getattr(config, "accumulators", 1) > 1
+    overlaps = getattr(config, "defers", False) or getattr(config, "accumulators", 1) > 1
+    defers_rows = overlaps and getattr(config, "stores_rows", False)
+    multicasts = hopper and config.cluster_m * config.cluster_n > 1
     return (
-        config.tile_m, config.tile_n, config.tile_k, config.stages, config.stage_bytes,
+        config.tile_m, getattr(config, "a_rows", 0) or config.tile_m, config.tile_n,
+        config.tile_k, config.stages, config.stage_bytes,
         config.cluster_m, config.cluster_n, getattr(config, "split_k", 1),
         config.swizzle_bytes or UNSWIZZLED_ROW_BYTES, MMA_M if hopper else TCGEN05_M,
-        promotion, OVERLAPPED_EPILOGUE if overlaps else 1.0,
+        promotion,
+        OVERLAPPED_ROWS if defers_rows else OVERLAPPED_EPILOGUE if overlaps else 1.0,
+        MULTICAST_S * multicasts + DEFERRED_ROWS_S * defers_rows,
     )  # fmt: skip
 
 
@@ -188,7 +212,8 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     full, rest = np.divmod(clusters, slots)
     parted = rest > 0
     waves, last = wave(slots), wave(rest)  # all full waves are alike
-    total = LAUNCH_S + (full * waves.max(axis=0) + parted * last.max(axis=0))
+    launch_s = LAUNCH_S + t.start_s
+    total = launch_s + (full * waves.max(axis=0) + parted * last.max(axis=0))
     even = np.where(full > 0, clusters / slots, 1.0)
     first = np.where(full > 0, waves, last)
     sums = full * waves + parted * last
@@ -199,12 +224,13 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
         sums[1],
         sums[2],
         first[_TERMS_FIRST].argmax(axis=0),
+        launch_s,
         clusters * ctas,
         clusters / slots,
     )
     return [
-        Cost(total, LAUNCH_S, issue, rest, l2, dram, _TERMS[_TERMS_FIRST[slowest]], tiles, waves)
-        for total, issue, rest, l2, dram, slowest, tiles, waves in zip(
+        Cost(total, launch, issue, rest, l2, dram, _TERMS[_TERMS_FIRST[slowest]], tiles, waves)
+        for total, issue, rest, l2, dram, slowest, launch, tiles, waves in zip(
             *(column.tolist() for column in columns), strict=True
         )
     ]
@@ -233,6 +259,14 @@ def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array
     written = (t.tile_m + t.tile_n) * row_bytes / t.box_row_bytes
     ring_s = k_tiles * DRAM_LATENCY_S / np.maximum(t.stages - 1, 0.5)
     compute_s = np.maximum(np.maximum(mma_s, (read + written) / CLOCK_HZ), ring_s)
+    split_rows = [problem.stride(x) * kind.bits // 8 % SECTOR_BYTES != 0 for x in ("a", "b")]
+    tma_s = sum(
+        rows / sharing * row_bytes * _tma_s_per_byte(splits)
+        for rows, sharing, splits in zip(
+            (t.a_rows, t.tile_n), (t.cluster_n, t.cluster_m), split_rows, strict=True
+        )
+    )
+    compute_s = np.maximum(compute_s, tma_s)
     waits = t.cluster_m * t.cluster_n > 1
     compute_s = compute_s + waits * (k_tiles * CLUSTER_CLOCKS_PER_K_TILE / CLOCK_HZ)
     if problem.accumulate == "promoted":
@@ -243,6 +277,13 @@ def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array
     split_s = (t.split_k > 1) * t.tile_m * t.tile_n * SPLIT_S_PER_ELEMENT
     tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue + split_s
     return tile_s
+
+
+def _tma_s_per_byte(splits: bool) -> float:
+    """splits: whether every second row starts within a sector."""
+    if not splits:
+        return 1 / TMA_BYTES_PER_S
+    return (1 / TMA_BYTES_PER_S + 1 / TMA_SPLIT_BYTES_PER_S) / 2
 
 
 def _dram_bytes(

@@ -16,6 +16,8 @@ from ptxgen.tmem_chunks import SwappedStaging
 
 TMA_BYTES = 16
 """TMA's unit for addresses and strides."""
+SECTOR_BYTES = 32
+"""What the L2 moves at once."""
 PACKED_BYTES = 32
 """The same for formats below 8 bits."""
 PACKED_ELEMENTS = 128
@@ -45,8 +47,17 @@ def tensor_map(
         strides_bytes=(row_bytes, group_bytes) if matrices else (row_bytes,),
         box=(*box, *(1 for _ in matrices)),
         swizzle=swizzle,
-        l2_promotion="none" if operand == "d" else "256B",
+        l2_promotion=_l2_promotion(operand, row_bytes),
     )
+
+
+def _l2_promotion(operand: str, row_bytes: int) -> str:
+    """How much the L2 fetches for a load: less where rows start within a sector. Measured on an
+    H200: 4096x7168x7184 in FP8 takes 470 us with 256B, 392 with 128B; 7200 takes 314 with 256B.
+    """
+    if operand == "d":
+        return "none"
+    return "128B" if row_bytes % SECTOR_BYTES else "256B"
 
 
 def d_map_params(problem: Gemm | GroupedGemm, staging: DStaging | SwappedStaging) -> list[Param]:
@@ -146,7 +157,7 @@ def check_d_fits_tma(problem: Gemm | GroupedGemm, store: str) -> None:
 
     Raises: ConfigError.
     """
-    if store == "global" or not problem.m or not problem.n or d_fits_tma(problem):
+    if store.endswith("global") or not problem.m or not problem.n or d_fits_tma(problem):
         return
     element_bytes = dtype(problem.d).bytes
     strides = ", ".join(

@@ -75,3 +75,8 @@ def test_the_best_prediction_is_near_what_an_h200_takes(
 ) -> None:
     # cublasLt of benchmarks/peers/h200.json, and gemm_sm90 at 8192^3.
     assert rank(fp8(*shape), H200)[0].cost.total * 1e6 == pytest.approx(measured_us, rel=0.15)
+
+
+def test_rows_that_start_within_a_sector_are_loaded_by_clusters() -> None:
+    aligned, split = (rank(fp8(4096, 7168, k), H200)[0].config for k in (7168, 7184))
+    assert (aligned.multicasts, split.multicasts) == (False, True)

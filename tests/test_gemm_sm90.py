@@ -199,8 +199,19 @@ def test_empty_d_writes_nothing(device: Device, m: int, n: int) -> None:
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_d_that_tma_cannot_address_is_exact(device: Device, d: str) -> None:
     problem = Gemm(70, 45, 96, d=d, d_stride=47, scale="rowcol")
-    assert gemm_sm90.default_config(problem).store == "global"
+    assert not gemm_sm90.default_config(problem).stores_by_tma
     assert is_exact(device, problem)
+
+
+@pytest.mark.parametrize("extra", [0, 1, 2, 4, 6])
+@pytest.mark.parametrize("n", [1, 7, 9, 64, 67, 135])
+@pytest.mark.parametrize("store", ["global", "deferred_global"])
+def test_rows_are_exact_wherever_they_start_and_end(
+    device: Device, store: str, n: int, extra: int
+) -> None:
+    problem = Gemm(150, n, 320, "e4m3", "e4m3", d_stride=n + extra, d_alignment=2)
+    config = gemm_sm90.default_config(problem, store=store, tile_m=128, tile_n=72)
+    assert is_exact(device, problem, config)
 
 
 @pytest.mark.parametrize("accumulate", ["fast", "promoted"])

@@ -8,8 +8,10 @@ from config_samples import assemble_cleanly, covering_sample, has_lowest_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptxgen.assembler import assemble
 from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ConfigError, ProblemError
+from ptxgen.inspection.sass import disassemble
 from ptxgen.kernels import gemm_sm90
 from ptxgen.kernels.gemm_sm90 import Config
 from ptxgen.plans import Plan
@@ -27,7 +29,7 @@ CORNERS: dict[str, list[Any]] = {
     "d": ["bf16", "f16", "f32", "e4m3"],
     "scale": ["none", "tensor", "rowcol", "block", "group"],
     "accumulate": ["fast", "promoted"],
-    "store": ["tma", "deferred", "global"],
+    "store": ["tma", "deferred", "global", "deferred_global"],
     "shape": [(64, 1), (128, 1), (192, 1), (256, 1), (128, 2), (256, 2), (192, 3)],
     "tile_n": [8, 24, 64, 120, 128, 144, 184, 256],
     "swizzle": [0, 32, 64, 128],
@@ -105,6 +107,20 @@ def test_large_tiles_stored_in_rows_assemble_without_spill_or_message(
     config = gemm_sm90.default_config(problem, store="global", **tile)
     assert config.stores_rows
     assemble_cleanly(gemm_sm90.plan(problem, config))
+
+
+@pytest.mark.parametrize("cluster_m", [1, 2])
+def test_deferred_rows_leave_matrix_descriptors_in_uniform_registers(cluster_m: int) -> None:
+    problem = Gemm(512, 511, 512, "e4m3", "e4m3", scale="tensor")
+    config = gemm_sm90.default_config(
+        problem, tile_m=128, tile_n=256, warpgroups=2, cluster_m=cluster_m
+    )
+    assert config.defers
+    plan = gemm_sm90.plan(problem, config)
+    assemble_cleanly(plan)
+    sass = disassemble(assemble(render(plan).text, plan.target).code)
+    loops = sass[sass.index("QGMMA") : sass.rindex("QGMMA")]
+    assert "R2UR" not in loops  # each such move makes a wgmma wait
 
 
 @pytest.mark.slow

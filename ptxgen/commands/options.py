@@ -114,9 +114,10 @@ _CONFIG = (
                  help="How CTAs of tcgen05 kernels find tiles; clc: cluster launch control."),
     click.option("--swizzle", type=click.Choice(["auto", "none", "32", "64", "128"]),
                  default="auto", show_default=True, help="Swizzle of A and B in shared memory."),
-    click.option("--store", type=click.Choice(["auto", "tma", "deferred", "global"]),
+    click.option("--store",
+                 type=click.Choice(["auto", "tma", "deferred", "global", "deferred_global"]),
                  default="auto", show_default=True,
-                 help="How D is stored; deferred: by TMA, during the next tile's main loop."),
+                 help="How D is stored; deferred: during the next tile's main loop."),
     click.option("--split-k", type=int, help="CTAs of a cluster that share one tile's K."),
 )  # fmt: skip
 

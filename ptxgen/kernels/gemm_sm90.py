@@ -73,8 +73,8 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
             "epilogue": (
                 "epilogue_split" if config.split_k > 1
                 else "epilogue_rows" if config.stores_rows
-                else "epilogue_global" if config.store == "global"
-                else "epilogue_tma"
+                else "epilogue_tma" if config.stores_by_tma
+                else "epilogue_global"
             ),
         },
         fields=fields(config),
@@ -92,7 +92,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
         Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
         Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),
     ]
-    if config.store != "global":
+    if config.stores_by_tma:
         params += d_map_params(problem, staging)
     else:
         params.append(Param("d_pointer", "pointer", "d"))

@@ -82,13 +82,16 @@ def _tile_n_candidates(problem: Gemm) -> list[int]:
 
 
 def _store_candidates(problem: Gemm, chosen: dict[str, int | str]) -> list[int | str]:
-    """store by preference: deferred overlaps the most, global serves every D."""
+    """store by preference: deferred ones overlap the most, global ones serve every D."""
     if "store" in chosen:
         return [chosen["store"]]
-    if chosen.get("split_k", 1) != 1 or not d_fits_tma(problem):
+    if chosen.get("split_k", 1) != 1:
         return ["global"]
     defers = problem.accumulate == "fast" and dtype(problem.d).bytes == 2
-    return ["deferred", "tma"] if defers else ["tma"]
+    stores: list[int | str] = ["deferred", "tma"]
+    if not d_fits_tma(problem):
+        stores = ["deferred_global", "global"]
+    return stores if defers else stores[1:]
 
 
 def configs(
@@ -127,7 +130,7 @@ def _grid(
             if base.a_rows:
                 config = with_few_rows(config, base.a_rows)
             ring = (
-                tile_m, tile_n, warpgroups, swizzle_bytes, store == "global", split_k > 1,
+                tile_m, tile_n, warpgroups, swizzle_bytes, config.stores_by_tma, split_k > 1,
                 config.a_rows,
             )  # fmt: skip
             if ring not in most:

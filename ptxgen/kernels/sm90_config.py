@@ -7,6 +7,7 @@ from ptxgen.descriptors import MatrixDescriptor
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
 from ptxgen.errors import ConfigError
+from ptxgen.kernels.row_chunks import RowStaging
 from ptxgen.kernels.sm90_registers import (
     CONSUMER_REGISTERS,
     FEW_BOXES,
@@ -18,7 +19,6 @@ from ptxgen.layout import (
     CHUNK_BYTES,
     CORE_ROWS,
     MMA_M,
-    DStaging,
     OperandTile,
     align_up,
     operand_tile,
@@ -33,7 +33,8 @@ MOST_UE8M0_ROWS = 128
 """Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
 Measured: ptxas 13.0 and 13.5."""
 PARTIALS_BARRIER_BYTES = 16
-STORES = ("tma", "deferred", "global")
+STORES = ("tma", "deferred", "global", "deferred_global")
+"""How D is stored: by TMA or by threads, at once or during the next tile's main loop."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Config(WgmmaConfig):
     """CTAs of a cluster that share one tile, each with its own part of K; their partial sums are
     added in a fixed order through distributed shared memory. More than 1 needs store=global."""
     store: str = "tma"
-    """How D is stored: tma; deferred (tma, during the next tile's main loop); or global
-    (st.global) for addresses, strides or row lengths that TMA refuses; elements of 16 bits then go
-    through shared memory, whole rows at a time, unless K is split."""
+    """How D is stored: tma; deferred (tma, during the next tile's main loop); global (st.global)
+    for addresses, strides or row lengths that TMA refuses; elements of 16 bits then go through
+    shared memory, row by row, unless K is split; deferred_global: that during the next one's."""
     a_rows: int = 0
     """Rows of A that a tile of 64 rows has, for problems that have no more: 8, 16 or 32. wgmma
     takes the others from what lies behind, and their sums are not stored. 0: all of them. TMA takes
@@ -148,7 +149,7 @@ class Config(WgmmaConfig):
     @property
     def stages_scales(self) -> bool:
         """Whether scales of rows and columns are copied to shared memory for the epilogue."""
-        return self.scale == "rowcol" and self.store != "global"
+        return self.scale == "rowcol" and self.stores_by_tma
 
     @property
     def vectors_bytes(self) -> int:
@@ -186,23 +187,33 @@ class Config(WgmmaConfig):
         return self.overlaps_promotion and self.blocks_per_warpgroup == 1 and self.scale != "group"
 
     @property
+    def stores_by_tma(self) -> bool:
+        """Whether tensor maps of D are used."""
+        return self.store in ("tma", "deferred")
+
+    @property
+    def defers(self) -> bool:
+        """Whether a tile is stored during the next one's main loop."""
+        return self.store in ("deferred", "deferred_global")
+
+    @property
     def stores_rows(self) -> bool:
-        """Whether D goes through shared memory to st.global, whole rows at a time."""
+        """Whether D goes through shared memory row by row, where TMA cannot store it."""
         fits = dtype(self.d).bytes == 2 and self.d_tile_n % CORE_ROWS == 0
-        return self.store == "global" and self.split_k == 1 and fits
+        return not self.stores_by_tma and self.split_k == 1 and fits
 
     @property
     def staging_bytes(self) -> int:
-        """Shared memory through which D is stored: rows need one buffer for each warpgroup."""
+        """Shared memory through which D is stored."""
         if self.stores_rows:
-            return self.warpgroups * DStaging.BUFFER_BYTES
+            return 4 * self.warpgroups * RowStaging(self.d_tile_n).warp_bytes
         return super().staging_bytes
 
     @property
     def staging_region(self) -> tuple[str, int, str]:
         """Name, bytes and use of what D is stored through."""
         if self.stores_rows:
-            return "d", self.staging_bytes, "D staging, a buffer per consumer warpgroup"
+            return "d", self.staging_bytes, "D staging, a buffer per consumer warp"
         return super().staging_region
 
     @property
@@ -361,13 +372,20 @@ class Config(WgmmaConfig):
                     f"{tile.slices} CTAs of the cluster each load a part of whole 8-row groups; "
                     f"try {name}={align_up(tile.rows, 8 * tile.slices)}"
                 )
-        if self.store == "deferred" and (
+        if self.defers and (
             dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"
         ):
             raise ConfigError(
-                f"store=deferred holds a rounded tile in registers during the next main loop: it "
-                f"needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, "
-                f"stages={self.stages}, accumulate={self.accumulate}; try store=tma"
+                f"store={self.store} holds a rounded tile in registers during the next main loop: "
+                f"it needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, "
+                f"stages={self.stages}, accumulate={self.accumulate}; try "
+                f"store={'tma' if self.stores_by_tma else 'global'}"
+            )
+        if self.store == "deferred_global" and self.has_epilogue:
+            raise ConfigError(
+                "store=deferred_global leaves no registers for C, bias, an activation, amax or a "
+                f"scale of D, got c={self.c}, bias={self.bias}, activation={self.activation}, "
+                f"amax={self.amax}, d_scale={self.d_scale}; try store=global"
             )
         self.check_block_scales()
         if self.scale_format != "f32" and self.tile_m > MOST_UE8M0_ROWS and self.warpgroups > 1:
@@ -396,7 +414,7 @@ class Config(WgmmaConfig):
                 f"tile_n={D_SCALE_BLOCK * self.tile_n // self.d_tile_n} and split_k=1"
             )
         row_bytes = self.d_tile_n * dtype(self.d).bytes
-        if self.store != "global" and row_bytes % CHUNK_BYTES:
+        if self.stores_by_tma and row_bytes % CHUNK_BYTES:
             raise ConfigError(
                 f"store={self.store} moves whole {CHUNK_BYTES} bytes: a tile's row of D must be a "
                 f"multiple of that, got {self.d_tile_n} columns of {self.d} = {row_bytes} bytes; "

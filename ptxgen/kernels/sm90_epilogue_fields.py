@@ -2,10 +2,11 @@
 
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
+from ptxgen.kernels.row_chunks import RowStaging, row_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
 from ptxgen.kernels.staged_chunks import staged_chunks
-from ptxgen.layout import CHUNK_BYTES, CORE_ROWS, DStaging
+from ptxgen.layout import DStaging
 
 PAUSE_GROUPS = 4
 """Groups of 8 columns of D that ptxas may work on at once."""
@@ -33,11 +34,14 @@ def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[s
     """What the epilogue and the parts of values print. results: prefix of each block's sums.
     d_offset: bytes from the start of shared memory to the staging buffers of D."""
     d = dtype(config.d)
-    deferred = config.store == "deferred"
+    deferred = config.defers
     turns = 2 if config.gated else 1
-    stages_d = config.store != "global" or config.stores_rows
-    chunks = staged_chunks(d, config.d_tile_n, results, turns) if stages_d else []
-    stores = _stores(chunks, d_offset, 1 if deferred else DStaging.NUM_BUFFERS)
+    chunks = staged_chunks(d, config.d_tile_n, results, turns) if config.stores_by_tma else []
+    stores = (
+        RowStaging(config.d_tile_n).chunks(len(results))
+        if config.stores_rows
+        else _stores(chunks, d_offset, 1 if deferred else DStaging.NUM_BUFFERS)
+    )
     deferred_stores = stores if deferred else []
     return {
         "defers_store": deferred,
@@ -67,18 +71,7 @@ def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[s
         "convert": CONVERT[config.d],
         "staging": DStaging(d, config.d_tile_n),
         "staging_bytes": config.staging_bytes // config.warpgroups,
-        "octet_bytes": CORE_ROWS * DStaging.PITCH_BYTES,
-        "staged_rows": [
-            {
-                "index": i,
-                "parity": i % 2,
-                "swizzle": i * CHUNK_BYTES,
-                "offset": i * DStaging.PITCH_BYTES,
-            }
-            for i in range(CORE_ROWS)
-        ],
-        "row_parities": [0, 1],
-        "octet_rows": CORE_ROWS,
+        **row_fields(config.d_tile_n),
         **_values(config),
     }
 

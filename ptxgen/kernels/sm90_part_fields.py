@@ -42,7 +42,7 @@ def vector_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
     return {
         "stages_scales": config.stages_scales,
         # before the main loop, unless the tile before may still read its scales there
-        "stages_scales_first": config.stages_scales and config.store != "deferred",
+        "stages_scales_first": config.stages_scales and not config.defers,
         "vectors_bytes": config.vectors_bytes,
         "vectors_offset": regions.get("vectors", 0),
         "row_vector": _vector("%scale_a", "%m", num_rows, 0),
