@@ -1,5 +1,6 @@
 """Plan: a Launch plus what a template prints. All arithmetic of a kernel happens in its plan."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,14 @@ def product_text(scale: str, a: str = "A[M,K]", b: str = "B[N,K]^T") -> str:
     if scale in ("tensor", "rowcol"):
         return f"alpha * scale_a * scale_b * {a} {b}"
     return f"alpha * (scale_a {a}) (scale_b {b}), {scale} scales"
+
+
+def parts_text(parts: Mapping[str, str], used: Mapping[str, bool]) -> str:
+    """The parts that a text consists of, each once, in the order of their roles.
+
+    parts: role -> part. used: role -> whether the text has it; of roles left out, it has.
+    """
+    return ", ".join(dict.fromkeys(name for role, name in parts.items() if used.get(role, True)))
 
 
 @dataclass(frozen=True)

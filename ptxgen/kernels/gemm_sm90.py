@@ -19,7 +19,7 @@ from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
 from ptxgen.operand_buffers import operand_buffers
 from ptxgen.operand_maps import d_map_params, tensor_map
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, parts_text
 from ptxgen.problem import Gemm
 from ptxgen.raster import clusters_at_once, raster_height, raster_params
 
@@ -40,6 +40,8 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
     config.check()
     check_serves(problem, config)
     launch = _launch(problem, config, num_sms)
+    parts = _parts(config)
+    used = {"promotion": config.accumulate == "promoted", "mover": config.block_scaled}
     return Plan(
         kernel=NAME,
         entry=str(config),
@@ -48,37 +50,42 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
         launch=launch,
         smem_map=smem_map(config),
         barriers=barriers(config),
-        parts={
-            "start": (
-                "start_split" if config.split_k > 1
-                else "start_multicast" if config.multicasts
-                else "start_cta"
-            ),
-            "scheduler": "scheduler_static",
-            "producer": "producer_tma",
-            "mainloop": (
-                "mainloop_ahead" if config.asks_ahead
-                else "mainloop_overlapped" if config.overlaps_promotion
-                else "mainloop_prepared" if config.warpgroups == 3 and config.promotion_tiles == 1
-                else "mainloop_promoted" if config.accumulate == "promoted"
-                else "mainloop_pipelined" if config.stages > 1
-                else "mainloop_drained"
-            ),
-            "promotion": (
-                "promotion_group" if config.scale == "group"
-                else "promotion_plain" if config.scale != "block"
-                else "promotion_block"
-            ),
-            "mover": "mover_scales" if config.scale_format == "f32" else "mover_scales_ue8m0",
-            "epilogue": (
-                "epilogue_split" if config.split_k > 1
-                else "epilogue_rows" if config.stores_rows
-                else "epilogue_tma" if config.stores_by_tma
-                else "epilogue_global"
-            ),
-        },
-        fields=fields(config),
-    )  # fmt: skip
+        parts=parts,
+        fields={**fields(config), "parts_text": parts_text(parts, used)},
+    )
+
+
+def _parts(config: Config) -> dict[str, str]:
+    """Which part plays which role."""
+    return {
+        "start": (
+            "start_split" if config.split_k > 1
+            else "start_multicast" if config.multicasts
+            else "start_cta"
+        ),
+        "scheduler": "scheduler_static",
+        "producer": "producer_tma",
+        "mainloop": (
+            "mainloop_ahead" if config.asks_ahead
+            else "mainloop_overlapped" if config.overlaps_promotion
+            else "mainloop_prepared" if config.warpgroups == 3 and config.promotion_tiles == 1
+            else "mainloop_promoted" if config.accumulate == "promoted"
+            else "mainloop_pipelined" if config.stages > 1
+            else "mainloop_drained"
+        ),
+        "promotion": (
+            "promotion_group" if config.scale == "group"
+            else "promotion_plain" if config.scale != "block"
+            else "promotion_block"
+        ),
+        "mover": "mover_scales" if config.scale_format == "f32" else "mover_scales_ue8m0",
+        "epilogue": (
+            "epilogue_split" if config.split_k > 1
+            else "epilogue_rows" if config.stores_rows
+            else "epilogue_tma" if config.stores_by_tma
+            else "epilogue_global"
+        ),
+    }  # fmt: skip
 
 
 def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:

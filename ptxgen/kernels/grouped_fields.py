@@ -17,6 +17,7 @@ from ptxgen.kernels.grouped_loop_fields import handed_chunks, instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
+from ptxgen.kernels.wgmma_fields import consumer_fields, rank_moves, ring_fields
 from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
 from ptxgen.plans import product_text
 from ptxgen.problem import SCALE_BLOCK
@@ -81,18 +82,9 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "consumer_registers": CONSUMER_REGISTERS[config.warpgroups],
         "moves_registers": config.warpgroups > 1,
         "moves_scales": config.block_scaled,
-        "stages": config.stages,
-        "stage_bytes": config.stage_bytes,
-        "ring_bytes": config.stages * config.stage_bytes,
-        "stage_units": config.stage_bytes >> 4,
-        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
-        "full_arrivals": config.full_arrivals,
+        **ring_fields(config, regions),
         "empty_arrivals": 4 * config.warpgroups * config.cluster_ctas,
-        "full_offset": regions["full"],
-        "empty_offset": regions["empty"],
-        "empty_from_full": regions["empty"] - regions["full"],
         "a_offset": regions["a[0]"],
-        "b_offset": regions["b[0]"],
         "row_offset": row_offset,
         "column_offset": column_offset,
         "d_offset": regions.get("d", 0),
@@ -186,19 +178,8 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         if config.accumulate == "promoted" else [],
         "held": [f"%held{i}_" for i in range(config.blocks_per_warpgroup)] if d.bytes == 2 else [],
         "held_registers": widest // 4,
-        "consumers": [
-            {
-                "index": i,
-                "warps": f"{4 * i + 4}..{4 * i + 7}  ",
-                "rows": f"{i * config.mma_rows // config.warpgroups}"
-                f"..{(i + 1) * config.mma_rows // config.warpgroups - 1}",
-            }
-            for i in range(config.warpgroups)
-        ],
-        "rank_moves": {
-            axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
-            for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
-        },
+        "consumers": consumer_fields(config),
+        "rank_moves": rank_moves(config),
         "d_bytes": d.bytes,
         "piece_columns": 16 // d.bytes,
         "first_row": "%n_start" if config.swap_ab else "%m_start",

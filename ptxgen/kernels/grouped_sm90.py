@@ -17,7 +17,7 @@ from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
 from ptxgen.operand_maps import d_map_params, tensor_map
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, parts_text
 from ptxgen.problem import Gemm
 
 __all__ = [
@@ -47,8 +47,22 @@ def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int
         smem_map=smem_map(config),
         barriers=barriers(config),
         parts=parts,
-        fields={**fields(config), "parts_shown": ", ".join(parts.values())},
+        fields={**fields(config), "parts_text": parts_text(parts, _used(config))},
     )
+
+
+def _used(config: Config) -> dict[str, bool]:
+    """Whether the text has a main loop and its promotion: each width of wgmma takes one of them."""
+    ahead = {n for n in config.mma_columns if config.asks_ahead(n)}
+    overlapped = {n for n in config.mma_columns if config.overlaps_promotion(n)} - ahead
+    others = len(config.mma_columns) > len(ahead | overlapped)
+    return {
+        "mainloop": others,
+        "overlapped": bool(overlapped),
+        "ahead": bool(ahead),
+        "promotion": bool(overlapped),
+        "prepared": bool(ahead) or (others and config.accumulate == "promoted"),
+    }
 
 
 def _parts(config: Config) -> dict[str, str]:

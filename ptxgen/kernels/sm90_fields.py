@@ -6,6 +6,7 @@ from ptxgen.kernels.sm90_epilogue_fields import epilogue_fields, groups_of, shar
 from ptxgen.kernels.sm90_part_fields import block_scale_fields, split_fields, vector_fields
 from ptxgen.kernels.sm90_resources import empty_arrivals, smem_map
 from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
+from ptxgen.kernels.wgmma_fields import consumer_fields, rank_moves, ring_fields
 from ptxgen.layout import CHUNK_BYTES, MMA_M
 from ptxgen.plans import product_text
 from ptxgen.raster import raster_fields, raster_height
@@ -55,16 +56,9 @@ def fields(config: Config) -> dict[str, object]:
         "multicasts": config.multicasts,
         "loads_first": config.loads_first,
         "second_fill": {"stage": 1 % config.stages, "parity": int(config.stages > 1)},
+        **ring_fields(config, regions),
         **split_fields(config, regions),
         **vector_fields(config, regions),
-        "stages": config.stages,
-        "stage_bytes": config.stage_bytes,
-        "ring_bytes": config.stages * config.stage_bytes,
-        "stage_units": config.stage_bytes >> 4,
-        "b_offset": regions["b[0]"],
-        "full_offset": regions["full"],
-        "empty_offset": regions["empty"],
-        "empty_from_full": regions["empty"] - regions["full"],
         "tx_bytes": config.tx_bytes,
         "clears_pad": config.pad_bytes > 0,
         "clear_step": CHUNK_BYTES * WARPGROUP_THREADS,
@@ -75,7 +69,6 @@ def fields(config: Config) -> dict[str, object]:
         "b_descriptor": hex(b_tile.descriptor.encode()),
         "mma": f"m64n{config.tile_n}k{a_tile.mma_k}.f32.{config.a}.{config.b}",
         "mma_flags": _mma_flags(config),
-        "full_arrivals": config.full_arrivals,
         "moves_scales": config.block_scaled,
         **block_scale_fields(config, regions),
         "k_steps": [
@@ -98,20 +91,8 @@ def fields(config: Config) -> dict[str, object]:
         "passes_turn_early": False,
         "passes_turn_late": False,
         "register_indices": list(range(config.registers_per_block)),
-        "consumers": [
-            {
-                "index": i,
-                "warps": f"{4 * i + 4}..{4 * i + 7}  ",
-                "rows": f"{i * config.tile_m // config.warpgroups}"
-                f"..{(i + 1) * config.tile_m // config.warpgroups - 1}",
-            }
-            for i in range(config.warpgroups)
-        ],
-        "rank_moves": {
-            axis: f"mov.u32 %cluster_{axis}_rank, {'%cluster_rank' if many else '0'}"
-            for axis, many in (("m", config.cluster_m > 1), ("n", config.cluster_n > 1))
-        },
-        "stage_barriers": [{"offset": 8 * i} for i in range(config.stages)],
+        "consumers": consumer_fields(config),
+        "rank_moves": rank_moves(config),
         "accumulators": [f"%acc{i}_" for i in range(config.num_accumulators)],
         "sums": [f"%sum{i}_" for i in blocks] if promoted else [],
         "promotion_tiles": config.promotion_tiles,

@@ -34,6 +34,8 @@ class WgmmaConfig:
     tile_m: int
     tile_n: int
     stages: int
+    cluster_m: int
+    cluster_n: int
     warpgroups: int
     store: str
 
