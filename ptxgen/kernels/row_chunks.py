@@ -1,7 +1,8 @@
 """How rows of D go through shared memory where TMA cannot store them, as epilogue_rows prints it.
 
 A warp stages its 16 rows of a block, up to 64 columns at a time. Each row lies as far behind a
-multiple of 16 bytes as it does in global memory, so that all but its ends can be copied in bulk.
+multiple of 16 bytes as it does in global memory, so that all but its ends can be copied 16
+bytes at a time.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,7 @@ WARP_ROWS = 16
 MOST_COLUMNS = 64
 """Columns of one chunk: so few that a k-tile's wgmma outlast it."""
 UNIT = CHUNK_BYTES // 2
-"""Elements of 16 bits that make 16 bytes, the unit of bulk copies."""
-
+"""Elements of 16 bits in the 16 bytes that a lane copies at once."""
 ROWS_AT_ONCE = 4
 """Rows that a warp stores at once, each by eight lanes: of 16 bytes, or of an element."""
 
@@ -24,6 +24,7 @@ class RowStaging:
     """The buffers of all warps, for tiles with so many columns of D."""
 
     columns: int
+    """Columns of D in a tile."""
 
     @property
     def pitch_bytes(self) -> int:
@@ -37,7 +38,11 @@ class RowStaging:
         return WARP_ROWS * self.pitch_bytes
 
     def chunks(self, num_blocks: int) -> list[dict[str, object]]:
-        """All chunks, in the order in which they are stored."""
+        """All chunks, in the order in which they are stored: 64 rows x up to 64 columns each.
+
+        num_blocks: blocks of 64 rows of a warpgroup. words: what a lane writes of a chunk; carried:
+        of the chunk before, where that reaches into this one's first 16 bytes.
+        """
         found: list[dict[str, object]] = []
         for block in range(num_blocks):
             for first in range(0, self.columns, MOST_COLUMNS):
@@ -51,13 +56,11 @@ class RowStaging:
                         "columns": columns,
                         "is_first": first == 0,
                         "is_last": first + columns == self.columns,
-                        "stages_scales": False,
                         "words": [
                             word
                             for i, group in enumerate(groups)
                             for word in self._words(block, group, CHUNK_BYTES * i)
                         ],
-                        # what reaches beyond the chunk before: of its last 8 columns
                         "carried": (
                             self._words(block, groups[0] - 1, -CHUNK_BYTES) if first else []
                         ),
