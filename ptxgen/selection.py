@@ -38,7 +38,7 @@ instruction. Tiles, clusters and stages leave them as they are."""
 STEP_FIELDS = ("tile_m", "cluster_m", "cluster_n", "warpgroups", "cta_group", "accumulators",
                "scheduler", "warps_m", "warps_n")  # fmt: skip
 """Fields of the kernels' Configs of which neighbours differ in one."""
-OVERLAPPING_STORES = ("tma", "deferred")
+OVERLAPPING_STORES = (("tma", "deferred"), ("global", "deferred_global"))
 """Ways of storing D that serve the same problems."""
 ROWS_TRIED = 8
 """Rows of a table whose kernel text is compared; the fastest usable one is taken if none fits."""
@@ -243,8 +243,9 @@ def neighbours(config: Any, legal: list[Any]) -> list[Any]:
         if len(steps) + bool(near) == 1 and near <= 32:
             found.append(other)
     changes: list[dict[str, Any]] = [{"stages": config.stages + d} for d in (-2, -1, 1, 2, 4)]
-    if getattr(config, "store", None) in OVERLAPPING_STORES:
-        changes += [{"store": s} for s in OVERLAPPING_STORES if s != config.store]
+    for stores in OVERLAPPING_STORES:
+        if getattr(config, "store", None) in stores:
+            changes += [{"store": s} for s in stores if s != config.store]
     for change in changes:
         other = replace(config, **change)
         try:
