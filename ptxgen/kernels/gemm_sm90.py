@@ -14,6 +14,7 @@ from ptxgen.kernels.sm90_operands import (
     check_serves,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
+from ptxgen.kernels.staged_chunks import WARP_ROWS
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
 from ptxgen.layout import DStaging
@@ -94,7 +95,7 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     num_tiles = num_m_tiles * num_n_tiles
     clusters = max(1, min(num_tiles, clusters_at_once(num_sms, config.cluster_ctas)))
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
-    staging = DStaging(dtype(config.d), config.d_tile_n)
+    staging = DStaging(dtype(config.d), config.d_tile_n, WARP_ROWS)
     params = [
         Param("a_map", "tensor_map", tensor_map(problem, "a", config.a_tile.box, swizzle)),
         Param("b_map", "tensor_map", tensor_map(problem, "b", config.b_tile.box, swizzle)),

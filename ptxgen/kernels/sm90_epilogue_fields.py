@@ -5,7 +5,7 @@ from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.row_chunks import RowStaging, row_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
-from ptxgen.kernels.staged_chunks import staged_chunks
+from ptxgen.kernels.staged_chunks import WARP_ROWS, staged_chunks
 from ptxgen.layout import DStaging
 
 PAUSE_GROUPS = 4
@@ -69,7 +69,8 @@ def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[s
         "rounded_type": "b32" if d.bytes == 4 else "b16",
         "pack": PACK[config.d],
         "convert": CONVERT[config.d],
-        "staging": DStaging(d, config.d_tile_n),
+        "staging": DStaging(d, config.d_tile_n, WARP_ROWS),
+        "warp_row_bits": WARP_ROWS.bit_length() - 1,
         "staging_bytes": config.staging_bytes // config.warpgroups,
         **row_fields(config.d_tile_n),
         **_values(config),
