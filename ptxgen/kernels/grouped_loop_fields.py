@@ -38,6 +38,7 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "zeroed": [*accumulators, *results] if promoted else accumulators,
         "overlapped": overlapped,
         "asks_ahead": config.asks_ahead(columns),
+        "points_ahead": False,
         "mma": f"m64n{columns}k{config.a_tile.mma_k}.f32.{types[0]}.{types[1]}",
         "block_registers": registers,
         "register_indices": list(range(registers)),

@@ -54,6 +54,7 @@ def fields(config: Config) -> dict[str, object]:
         "idle_text": f"idle{' (they give their registers to the consumers)' * moves_registers}",
         "empty_arrivals": empty_arrivals(config),
         "multicasts": config.multicasts,
+        "points_ahead": config.points_ahead,
         "loads_first": config.loads_first,
         "second_fill": {"stage": 1 % config.stages, "parity": int(config.stages > 1)},
         **ring_fields(config, regions),
