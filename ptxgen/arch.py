@@ -7,6 +7,8 @@ from ptxgen.errors import ConfigError
 ONE_CTA_BYTES = 116 << 10
 """Shared memory of which an SM of sm_90a or sm_100a (228 KiB) has no two, so that a CTA that asks
 for it is the only such one on its SM."""
+TWO_CTAS_BYTES = 113 << 10
+"""Shared memory that each of two CTAs on such an SM can have, beside the KiB that CUDA keeps."""
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,12 @@ def check_tile_k(config: Any) -> None:
         )
 
 
-def check_smem(config: Any, target: str, least_stages: int = 1) -> None:
-    """Refuse a config whose shared memory is more than a CTA on `target` can have.
+def check_smem(config: Any, target: str, least_stages: int = 1, limit: int = 0) -> None:
+    """Refuse a config whose shared memory is more than a CTA on `target` can have, or than `limit`.
 
     Raises: ConfigError.
     """
-    limit = arch(target).smem_bytes
+    limit = limit or arch(target).smem_bytes
     if config.smem_bytes > limit:
         fit = config.stages_that_fit
         hint = f"try stages<={fit}" if fit >= least_stages else "try a smaller tile"

@@ -8,6 +8,7 @@ from config_samples import assemble_cleanly, covering_sample, has_lowest_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptxgen.arch import arch
 from ptxgen.assembler import assemble
 from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ConfigError, ProblemError
@@ -121,6 +122,28 @@ def test_deferred_rows_leave_matrix_descriptors_in_uniform_registers(cluster_m: 
     sass = disassemble(assemble(render(plan).text, plan.target).code)
     loops = sass[sass.index("QGMMA") : sass.rindex("QGMMA")]
     assert "R2UR" not in loops  # each such move makes a wgmma wait
+
+
+@pytest.mark.parametrize("scale", ["rowcol", "block", "group"])
+def test_widest_tiles_of_two_ctas_on_an_sm_assemble_without_spill_or_message(scale: str) -> None:
+    problem = Gemm(512, 512, 512, "e4m3", "e4m3", scale=scale, accumulate="promoted")
+    config = gemm_sm90.default_config(problem, tile_m=64, tile_n=64, ctas_per_sm=2)
+    assert assemble_cleanly(gemm_sm90.plan(problem, config)).registers <= 128
+
+
+def test_two_ctas_to_an_sm_fit_it_and_are_launched() -> None:
+    problem = Gemm(64, 4096, 512, "e4m3", "e4m3")
+    config = gemm_sm90.default_config(problem, tile_n=64, ctas_per_sm=2)
+    launch = gemm_sm90.plan(problem, config, num_sms=20).launch
+    assert launch.grid_ctas == (40, 1, 1)
+    assert 2 * (launch.dynamic_smem_bytes + 1024) <= arch("sm_90a").smem_bytes + 1024
+
+
+def test_two_ctas_to_an_sm_are_refused_where_they_cannot_share_it() -> None:
+    problem = Gemm(64, 4096, 512, "e4m3", "e4m3")
+    for chosen in ({"tile_n": 72}, {"tile_m": 128}, {"cluster_n": 2}, {"dependent_launch": True}):
+        with pytest.raises(ConfigError, match="ctas_per_sm=2 needs"):
+            gemm_sm90.default_config(problem, **{"tile_n": 64, "ctas_per_sm": 2, **chosen})
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**FP8, "n": 133}, {"store": "deferred_global", "tile_n": 72}),
     ({**FP8, "n": 133}, {"store": "global", "tile_n": 128, "cluster_n": 2}),
     ({**FP8, "m": 13}, {"tile_n": 24}),
+    ({**FP8, "m": 20, "scale": "tensor"}, {"tile_n": 40, "ctas_per_sm": 2}),
     ({**BLOCK, "m": 20}, {"tile_n": 40, "split_k": 2}),
     ({"layout": "tt", "d": "f32"}, {"swizzle_bytes": 0, "tile_n": 64}),
     ({"layout": "nn"}, {"cluster_n": 2, "tile_n": 64, "store": "deferred"}),

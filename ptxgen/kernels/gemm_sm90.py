@@ -33,7 +33,7 @@ __all__ = [
 def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
     """Everything that the template prints and a device needs.
 
-    num_sms: how many persistent CTAs may run at once (SMs of the device).
+    num_sms: SMs of the device, each of which runs `ctas_per_sm` CTAs.
 
     Raises: ConfigError if the config is illegal or does not serve the problem.
     """
@@ -93,7 +93,8 @@ def _launch(problem: Gemm, config: Config, num_sms: int) -> Launch:
     num_m_tiles = -(-problem.m // (config.tile_m * config.cluster_m))
     num_n_tiles = -(-problem.n // (config.tile_n * config.cluster_n))
     num_tiles = num_m_tiles * num_n_tiles
-    clusters = max(1, min(num_tiles, clusters_at_once(num_sms, config.cluster_ctas)))
+    at_once = clusters_at_once(num_sms, config.cluster_ctas) * config.ctas_per_sm
+    clusters = max(1, min(num_tiles, at_once))
     swizzle = f"{config.swizzle_bytes}B" if config.swizzle_bytes else "none"
     staging = DStaging(dtype(config.d), config.d_tile_n, WARP_ROWS)
     params = [

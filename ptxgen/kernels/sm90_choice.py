@@ -20,9 +20,9 @@ MOST_STAGES = 8
 """Stages beyond which more are not chosen unasked, but for small tiles."""
 LEAST_STREAM_STAGES = 4
 STREAM_BYTES = 72 * 1024
-"""Bytes of B that the ring of a tile of 64 rows keeps on their way, where B streams from HBM: more
-make HBM slower, by up to 6 % at 4096x7168, and less than 56 KiB leaves it idle (measured on an
-H200)."""
+"""Bytes of B that the rings of tiles of 64 rows keep on their way to one SM, where B streams from
+HBM: more make HBM slower, by up to 6 % at 4096x7168, and less than 56 KiB leaves it idle (measured
+on an H200)."""
 SHARES = (*itertools.product((64, 128, 192, 256), (1, 2)), (192, 3))
 """(tile_m, warpgroups) of the grid: three warpgroups have registers for a block of 64 rows each."""
 
@@ -64,7 +64,8 @@ def ring_limit(config: Config) -> int:
     """Stages beyond which more are not chosen unasked."""
     if config.tile_m != MMA_M:
         return MOST_STAGES
-    return max(LEAST_STREAM_STAGES, min(MAX_STAGES, STREAM_BYTES // config.b_tile.nbytes))
+    stream_bytes = STREAM_BYTES // config.ctas_per_sm
+    return max(LEAST_STREAM_STAGES, min(MAX_STAGES, stream_bytes // config.b_tile.nbytes))
 
 
 def with_few_rows(config: Config, rows: int) -> Config:

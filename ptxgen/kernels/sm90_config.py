@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from ptxgen.arch import TWO_CTAS_BYTES
 from ptxgen.config_rules import check_smem, check_tile_k, check_values
 from ptxgen.descriptors import MatrixDescriptor
 from ptxgen.dtypes import dtype
@@ -31,6 +32,9 @@ GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 SWIZZLES = (0, 32, 64, 128)
 MOST_UE8M0_ROWS = 128
 """Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
+Measured: ptxas 13.0 and 13.5."""
+MOST_SHARED_COLUMNS = 64
+"""Columns of a tile of 64 rows that ptxas holds without a spill in half of an SM's registers.
 Measured: ptxas 13.0 and 13.5."""
 PARTIALS_BARRIER_BYTES = 16
 STORES = ("tma", "deferred", "global", "deferred_global")
@@ -76,6 +80,9 @@ class Config(WgmmaConfig):
     dependent_launch: bool = False
     """Whether the kernel may start before the one before it on the stream ends: it then loads B of
     its first k-tiles, and waits before it reads anything else or writes D."""
+    ctas_per_sm: int = 1
+    """CTAs that share an SM: while one stores its tile, the other keeps loading. 2 needs small
+    tiles: each CTA has half of the SM's registers and shared memory."""
     c: str = "none"
     """dtype of C; this and what follows: see Epilogue."""
     bias: str = "none"
@@ -101,6 +108,7 @@ class Config(WgmmaConfig):
                 *([f"a{self.a_rows}"] if self.a_rows else []),
                 *([self.scale_format] if self.scale_format != "f32" else []),
                 *(["dependent"] if self.dependent_launch else []),
+                *([f"{self.ctas_per_sm}ctas"] if self.ctas_per_sm > 1 else []),
                 *(name for name, used in epilogue.items() if used),
             )
         )  # fmt: skip
@@ -311,6 +319,12 @@ class Config(WgmmaConfig):
         return alone and self.a_tile.k_major and self.swizzle_bytes == 128
 
     @property
+    def can_share_sms(self) -> bool:
+        """Whether ctas_per_sm may be more than 1."""
+        alone = self.cluster_ctas == 1 and not self.dependent_launch and not self.has_epilogue
+        return alone and self.tile_m == MMA_M and self.tile_n <= MOST_SHARED_COLUMNS
+
+    @property
     def b_tile(self) -> OperandTile:
         """B's tile in shared memory."""
         return operand_tile(
@@ -325,6 +339,11 @@ class Config(WgmmaConfig):
         vectors = self.warpgroups * self.vectors_bytes
         return self.staging_bytes + self.partials_bytes + vectors + barriers
 
+    @property
+    def smem_limit(self) -> int:
+        """Shared memory that a CTA can have."""
+        return TWO_CTAS_BYTES if self.ctas_per_sm > 1 else super().smem_limit
+
     def check_values(self) -> None:
         """Refuse fields outside their range. Raises: ConfigError."""
         allowed = {
@@ -338,6 +357,7 @@ class Config(WgmmaConfig):
             "swizzle_bytes": SWIZZLES,
             "store": STORES,
             "a_rows": (0, 8, 16, 32),
+            "ctas_per_sm": (1, 2),
         }
         check_values(self, allowed)
 
@@ -363,6 +383,14 @@ class Config(WgmmaConfig):
                 f"K-major A and swizzle=128, got tile_m={self.tile_m}, cluster {self.cluster_m}x"
                 f"{self.cluster_n}, layout={self.layout} and swizzle={self.swizzle_bytes}; try "
                 "a_rows=0"
+            )
+        if self.ctas_per_sm > 1 and not self.can_share_sms:
+            raise ConfigError(
+                f"ctas_per_sm={self.ctas_per_sm} needs one consumer warpgroup with tile_m={MMA_M}, "
+                f"tile_n<={MOST_SHARED_COLUMNS}, no cluster, no dependent launch (which gives a "
+                f"CTA an SM), and no epilogue but scales, got warpgroups={self.warpgroups}, tile "
+                f"{self.tile_m}x{self.tile_n}, clusters of {self.cluster_ctas}, dependent_launch="
+                f"{self.dependent_launch}; try ctas_per_sm=1"
             )
         self.check_blocks("tile_m")
         check_tile_k(self)
@@ -402,7 +430,7 @@ class Config(WgmmaConfig):
             )
         self._check_epilogue()
         self.check_registers(needed_registers(self), self.consumer_registers, "tile_n")
-        check_smem(self, TARGET)
+        check_smem(self, TARGET, limit=self.smem_limit)
 
     def _check_epilogue(self) -> None:
         if self.gated and (self.tile_n % (2 * GATE_COLUMNS) or self.split_k > 1):

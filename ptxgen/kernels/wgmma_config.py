@@ -153,9 +153,14 @@ class WgmmaConfig:
         return self.stages * self.bytes_per_stage + self.fixed_bytes
 
     @property
+    def smem_limit(self) -> int:
+        """Shared memory that a CTA can have."""
+        return arch(TARGET).smem_bytes
+
+    @property
     def stages_that_fit(self) -> int:
         """Stages that shared memory has room for, whatever `stages` says."""
-        return (arch(TARGET).smem_bytes - self.fixed_bytes) // self.bytes_per_stage
+        return (self.smem_limit - self.fixed_bytes) // self.bytes_per_stage
 
     def check_blocks(self, rows_field: str) -> None:
         """Refuse rows that warpgroups cannot share in blocks. rows_field: which field they are.
