@@ -22,6 +22,14 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     "straight, three warpgroups": (
         MASKED, BLOCK, {"tile_m": 192, "tile_n": 128, "warpgroups": 3, "stages": 2}, ROWS,
     ),
+    "straight, a tile in one buffer": (
+        ("masked", 192, 128), {}, {"tile_m": 64, "tile_n": 64, "warpgroups": 1, "stages": 2},
+        [192, 128, 70, 0],
+    ),
+    "straight, a block in each buffer": (
+        ("masked", 192, 128), {}, {"tile_m": 128, "tile_n": 64, "warpgroups": 1, "stages": 2},
+        [192, 128, 70, 0],
+    ),
     "straight, multicast": (
         MASKED, {"a": "bf16", "b": "bf16"},
         {"tile_m": 64, "tile_n": 64, "cluster_m": 2, "stages": 3}, ROWS,

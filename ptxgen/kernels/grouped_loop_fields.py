@@ -99,7 +99,10 @@ def _group(result: str, held: str, index: int) -> dict[str, object]:
 
 def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
     """Chunks of a straight tile that are staged at once, and then stored: where a tile fits the
-    staging buffers, those of a block of 64 rows; else each for itself, the buffers taking turns."""
+    staging buffers, those of a block of 64 rows; else each for itself, the buffers taking turns.
+
+    in_flight: stores before that may still read, which are of another buffer.
+    """
     if config.store == "global" or config.swap_ab or config.hands_over:
         return {"store_batches": []}
     chunks = staged_chunks(dtype(config.d), config.tile_n, results)
@@ -113,7 +116,7 @@ def _store_batches(config: Config, results: list[str]) -> dict[str, object]:
             {
                 "rows": first // per_block * MMA_M,
                 "waits": first == 0 or not fits,
-                "in_flight": 0 if fits else 1,
+                "in_flight": int(not fits or len(chunks) == 1),
                 "turns": first + size == len(chunks) or not fits,
                 "chunks": [
                     {**chunk, "buffer_offset": (at + i) * DStaging.BUFFER_BYTES}
