@@ -7,13 +7,14 @@ three consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 from ptxgen.arch import ONE_CTA_BYTES
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_choice import configs, default_config
-from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
+from ptxgen.kernels.sm90_config import NAME, Config
 from ptxgen.kernels.sm90_fields import fields
 from ptxgen.kernels.sm90_operands import (
     check_operands,
     check_serves,
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
+from ptxgen.kernels.sm90_rules import SWIZZLES
 from ptxgen.kernels.staged_chunks import WARP_ROWS
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param

@@ -9,8 +9,9 @@ from ptxgen.config_rules import GRIDS_KEPT, first_legal, with_most_stages, with_
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK
 from ptxgen.kernels.agreement import check_known, static_fields
-from ptxgen.kernels.sm90_config import NAME, SWIZZLES, Config
+from ptxgen.kernels.sm90_config import NAME, Config
 from ptxgen.kernels.sm90_operands import check_formats
+from ptxgen.kernels.sm90_rules import SWIZZLES
 from ptxgen.kernels.wgmma_config import MAX_STAGES
 from ptxgen.layout import MMA_M, align_up
 from ptxgen.operand_maps import d_fits_tma

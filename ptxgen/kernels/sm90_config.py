@@ -1,44 +1,32 @@
-"""Config of gemm_sm90: what may be tuned, and which combinations are legal."""
+"""Config of gemm_sm90: what may be tuned, and what follows from it."""
 
 from dataclasses import dataclass, replace
 
 from ptxgen.arch import TWO_CTAS_BYTES
-from ptxgen.config_rules import check_smem, check_tile_k, check_values
 from ptxgen.descriptors import MatrixDescriptor
 from ptxgen.dtypes import dtype
-from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS, GATED
-from ptxgen.errors import ConfigError
+from ptxgen.epilogue import GATED
+from ptxgen.kernels import sm90_rules
 from ptxgen.kernels.row_chunks import RowStaging
 from ptxgen.kernels.sm90_registers import (
     CONSUMER_REGISTERS,
     FEW_BOXES,
     PRODUCER_REGISTERS,
-    needed_registers,
 )
-from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET, WARPGROUP_THREADS, WgmmaConfig
+from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS, WgmmaConfig
 from ptxgen.layout import (
-    CHUNK_BYTES,
     CORE_ROWS,
     MMA_M,
     OperandTile,
     align_up,
     operand_tile,
 )
-from ptxgen.problem import PROMOTION_K, SCALE_BLOCK
+from ptxgen.problem import SCALE_BLOCK
 
 NAME = "gemm_sm90"
 GROUP_PARTIAL_BYTES = 16 * WARPGROUP_THREADS
 """Partial sums of a warpgroup for 8 columns: four floats per thread."""
-SWIZZLES = (0, 32, 64, 128)
-MOST_UE8M0_ROWS = 128
-"""Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
-Measured: ptxas 13.0 and 13.5."""
-MOST_SHARED_COLUMNS = 64
-"""Columns of a tile of 64 rows that ptxas holds without a spill in half of an SM's registers.
-Measured: ptxas 13.0 and 13.5."""
 PARTIALS_BARRIER_BYTES = 16
-STORES = ("tma", "deferred", "global", "deferred_global")
-"""How D is stored: by TMA or by threads, at once or during the next tile's main loop."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +310,7 @@ class Config(WgmmaConfig):
     def can_share_sms(self) -> bool:
         """Whether ctas_per_sm may be more than 1."""
         alone = self.cluster_ctas == 1 and not self.dependent_launch and not self.has_epilogue
-        return alone and self.tile_m == MMA_M and self.tile_n <= MOST_SHARED_COLUMNS
+        return alone and self.tile_m == MMA_M and self.tile_n <= sm90_rules.MOST_SHARED_COLUMNS
 
     @property
     def b_tile(self) -> OperandTile:
@@ -346,112 +334,11 @@ class Config(WgmmaConfig):
 
     def check_values(self) -> None:
         """Refuse fields outside their range. Raises: ConfigError."""
-        allowed = {
-            "tile_m": (64, 128, 192, 256),
-            "tile_n": range(8, 257, 8),
-            "stages": range(1, MAX_STAGES + 1),
-            "cluster_m": (1, 2),
-            "cluster_n": (1, 2),
-            "split_k": (1, 2, 4, 8),
-            "warpgroups": (1, 2, 3),
-            "swizzle_bytes": SWIZZLES,
-            "store": STORES,
-            "a_rows": (0, 8, 16, 32),
-            "ctas_per_sm": (1, 2),
-        }
-        check_values(self, allowed)
+        sm90_rules.check_fields(self)
 
     def check(self) -> None:
         """Refuse what cannot work, whatever the problem.
 
         Raises: ConfigError with rule, value, limit and what to try.
         """
-        self.check_values()
-        if self.cluster_m * self.cluster_n > 2:
-            raise ConfigError(
-                f"cluster {self.cluster_m}x{self.cluster_n} must have at most 2 CTAs; try 2x1"
-            )
-        if self.split_k > 1 and (self.multicasts or self.store != "global"):
-            raise ConfigError(
-                f"split_k={self.split_k} uses the cluster for K and stores with st.global: "
-                f"it needs cluster 1x1 and store=global, got {self.cluster_m}x{self.cluster_n} and "
-                f"store={self.store}; try split_k=1"
-            )
-        if self.a_rows and not self.can_load_few_rows:
-            raise ConfigError(
-                f"a_rows={self.a_rows} needs tile_m={MMA_M}, a cluster that shares nothing, a "
-                f"K-major A and swizzle=128, got tile_m={self.tile_m}, cluster {self.cluster_m}x"
-                f"{self.cluster_n}, layout={self.layout} and swizzle={self.swizzle_bytes}; try "
-                "a_rows=0"
-            )
-        if self.ctas_per_sm > 1 and not self.can_share_sms:
-            raise ConfigError(
-                f"ctas_per_sm={self.ctas_per_sm} needs one consumer warpgroup with tile_m={MMA_M}, "
-                f"tile_n<={MOST_SHARED_COLUMNS}, no cluster, no dependent launch (which gives a "
-                f"CTA an SM), and no epilogue but scales, got warpgroups={self.warpgroups}, tile "
-                f"{self.tile_m}x{self.tile_n}, clusters of {self.cluster_ctas}, dependent_launch="
-                f"{self.dependent_launch}; try ctas_per_sm=1"
-            )
-        self.check_blocks("tile_m")
-        check_tile_k(self)
-        if self.warpgroups == 3 and self.promotion_tiles != 1:
-            raise ConfigError(
-                f"warpgroups=3 is for sums that are promoted at each k-tile of {PROMOTION_K}, got "
-                f"accumulate={self.accumulate} and tile_k={self.tile_k}; try warpgroups=2"
-            )
-        for name, tile in (("tile_m", self.a_tile), ("tile_n", self.b_tile)):
-            if tile.slices > 1 and tile.box[1] * tile.slices % (8 * tile.slices):
-                raise ConfigError(
-                    f"{name}={tile.rows} must be a multiple of {8 * tile.slices}, since the "
-                    f"{tile.slices} CTAs of the cluster each load a part of whole 8-row groups; "
-                    f"try {name}={align_up(tile.rows, 8 * tile.slices)}"
-                )
-        if self.defers and (
-            dtype(self.d).bytes != 2 or self.stages < 2 or self.accumulate != "fast"
-        ):
-            raise ConfigError(
-                f"store={self.store} holds a rounded tile in registers during the next main loop: "
-                f"it needs a 16-bit d, stages>=2 and accumulate=fast, got d={self.d}, "
-                f"stages={self.stages}, accumulate={self.accumulate}; try "
-                f"store={'tma' if self.stores_by_tma else 'global'}"
-            )
-        if self.store == "deferred_global" and self.has_epilogue:
-            raise ConfigError(
-                "store=deferred_global leaves no registers for C, bias, an activation, amax or a "
-                f"scale of D, got c={self.c}, bias={self.bias}, activation={self.activation}, "
-                f"amax={self.amax}, d_scale={self.d_scale}; try store=global"
-            )
-        self.check_block_scales()
-        if self.scale_format != "f32" and self.tile_m > MOST_UE8M0_ROWS and self.warpgroups > 1:
-            raise ConfigError(
-                f"tile_m={self.tile_m} with scale_format={self.scale_format} must be at most "
-                f"{MOST_UE8M0_ROWS}: the warp that converts scales keeps one of each in registers, "
-                f"of which it has {self.producer_registers}; try tile_m={MOST_UE8M0_ROWS}"
-            )
-        self._check_epilogue()
-        self.check_registers(needed_registers(self), self.consumer_registers, "tile_n")
-        check_smem(self, TARGET, limit=self.smem_limit)
-
-    def _check_epilogue(self) -> None:
-        if self.gated and (self.tile_n % (2 * GATE_COLUMNS) or self.split_k > 1):
-            raise ConfigError(
-                f"activation={self.activation} takes {GATE_COLUMNS} gates and {GATE_COLUMNS} "
-                f"values in turns from one CTA: tile_n must be a multiple of {2 * GATE_COLUMNS} "
-                f"and split_k 1, got tile_n={self.tile_n} and split_k={self.split_k}; try "
-                f"split_k=1 and tile_n={align_up(self.tile_n, 2 * GATE_COLUMNS)}"
-            )
-        if self.d_scale == "group" and (self.d_tile_n % D_SCALE_BLOCK or self.split_k > 1):
-            raise ConfigError(
-                f"d_scale=group needs all {D_SCALE_BLOCK} columns of D that share a scale in one "
-                f"CTA: a tile with a multiple of {D_SCALE_BLOCK} columns of D and split_k 1, got "
-                f"{self.d_tile_n} and split_k={self.split_k}; try "
-                f"tile_n={D_SCALE_BLOCK * self.tile_n // self.d_tile_n} and split_k=1"
-            )
-        row_bytes = self.d_tile_n * dtype(self.d).bytes
-        if self.stores_by_tma and row_bytes % CHUNK_BYTES:
-            raise ConfigError(
-                f"store={self.store} moves whole {CHUNK_BYTES} bytes: a tile's row of D must be a "
-                f"multiple of that, got {self.d_tile_n} columns of {self.d} = {row_bytes} bytes; "
-                f"try tile_n={align_up(self.tile_n, self.tile_n * CHUNK_BYTES // row_bytes)} or "
-                "store=global"
-            )
+        sm90_rules.check(self)
