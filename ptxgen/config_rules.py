@@ -54,7 +54,9 @@ def check_tile_k(config: Any) -> None:
 
 
 def check_smem(config: Any, target: str, least_stages: int = 1, limit: int = 0) -> None:
-    """Refuse a config whose shared memory is more than a CTA on `target` can have, or than `limit`.
+    """Refuse a config whose shared memory is more than a CTA on `target` can have.
+
+    limit: its bytes, where CTAs share an SM.
 
     Raises: ConfigError.
     """
@@ -64,7 +66,7 @@ def check_smem(config: Any, target: str, least_stages: int = 1, limit: int = 0) 
         hint = f"try stages<={fit}" if fit >= least_stages else "try a smaller tile"
         raise ConfigError(
             f"stages={config.stages} of tile {config.tile_m}x{config.tile_n}x{config.tile_k} needs "
-            f"{config.smem_bytes} B of shared memory, {target} has {limit} B; {hint}"
+            f"{config.smem_bytes} B of shared memory, a CTA on {target} has {limit} B; {hint}"
         )
 
 
