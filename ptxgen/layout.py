@@ -21,6 +21,8 @@ MMA_K_BYTES = 32
 """K of one wgmma, in bytes, for every dtype."""
 MMA_M = 64
 """M of one wgmma."""
+WARP_ROWS = MMA_M // 4
+"""Rows of its accumulator fragment that each warp of the warpgroup holds."""
 TILE_ALIGNMENT = 1024
 """Shared-memory alignment of a tile: the period of the widest swizzle."""
 
@@ -226,14 +228,14 @@ class DStaging:
     dtype: Dtype
     tile_n: int
     rows: int = MMA_M
-    """Rows of one box: 64 for a warpgroup of wgmma, 32 or 16 for a warp of tcgen05."""
+    """Rows of one box: 64 for a warpgroup, 32 or 16 for a warp."""
 
     PITCH_BYTES = 128
     """From one row of a staging buffer to the next."""
     BUFFER_BYTES = MMA_M * PITCH_BYTES
     """One staging buffer of a warpgroup."""
     NUM_BUFFERS = 2
-    """Buffers of one warpgroup: one is filled while the other is stored."""
+    """Buffers of one warpgroup, or of one warp of tcgen05."""
     ROW_MASK = PITCH_BYTES // CHUNK_BYTES - 1
     """Row bits that are XORed into the index of a 16-byte chunk."""
 

@@ -15,10 +15,9 @@ from ptxgen.kernels.sm90_operands import (
 )
 from ptxgen.kernels.sm90_resources import barriers, smem_map
 from ptxgen.kernels.sm90_rules import SWIZZLES
-from ptxgen.kernels.staged_chunks import WARP_ROWS
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
-from ptxgen.layout import DStaging
+from ptxgen.layout import WARP_ROWS, DStaging
 from ptxgen.operand_buffers import operand_buffers
 from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan, parts_text

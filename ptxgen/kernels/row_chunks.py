@@ -7,10 +7,8 @@ bytes at a time.
 
 from dataclasses import dataclass
 
-from ptxgen.layout import CHUNK_BYTES, CORE_ROWS, MMA_M
+from ptxgen.layout import CHUNK_BYTES, CORE_ROWS, MMA_M, WARP_ROWS
 
-WARP_ROWS = 16
-"""Rows of a block of 64 that one warp holds."""
 MOST_COLUMNS = 64
 """Columns of one chunk: so few that a k-tile's wgmma outlast it."""
 UNIT = CHUNK_BYTES // 2

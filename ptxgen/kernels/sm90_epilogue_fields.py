@@ -5,8 +5,8 @@ from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.kernels.row_chunks import RowStaging, row_fields
 from ptxgen.kernels.sm90_config import GROUP_PARTIAL_BYTES, Config
 from ptxgen.kernels.sm90_part_fields import pairs
-from ptxgen.kernels.staged_chunks import WARP_ROWS, staged_chunks
-from ptxgen.layout import DStaging
+from ptxgen.kernels.staged_chunks import staged_chunks
+from ptxgen.layout import WARP_ROWS, DStaging
 
 PAUSE_GROUPS = 4
 """Groups of 8 columns of D that ptxas may work on at once."""

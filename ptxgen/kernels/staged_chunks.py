@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from ptxgen.dtypes import Dtype
 from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging
 
-WARP_ROWS = MMA_M // 4
-"""Rows of an accumulator fragment that one warp of a warpgroup has."""
-
 
 def staged_chunks(
     d: Dtype, columns: int, results: Sequence[str], turns: int = 1
