@@ -16,14 +16,14 @@ from ptxgen.kernels.grouped_config import (
 from ptxgen.kernels.grouped_loop_fields import handed_chunks, instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
-from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.kernels.wgmma_fields import consumer_fields, rank_moves, ring_fields
-from ptxgen.layout import CHUNK_BYTES, MMA_M, DStaging, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, WARP_ROWS, DStaging, align_up
 from ptxgen.plans import product_text
 from ptxgen.problem import SCALE_BLOCK
 
 PIECES_PER_ROW = DStaging.PITCH_BYTES // CHUNK_BYTES
-"""What threads store of a row of D where a group ends inside a box: 16 bytes each."""
+"""What lanes store of a row of D where a group ends inside a box: 16 bytes each."""
+WARP_LANES = 32
 STOP = 0xFFFFFFFF
 """Rows of the description that ends the work of a CTA."""
 MATRIX = {
@@ -42,6 +42,12 @@ SIZES = {
 """Parameters that say where the sizes of groups lie, and how many there are, by mode."""
 SIZES_OF_ROWS = ("sizes", "m")
 """The same where each row names its group."""
+
+
+def d_staging(config: Config) -> DStaging:
+    """How D goes through shared memory to TMA: by warp, or where one warp stores what all others
+    have staged, by blocks of 64 rows."""
+    return DStaging(dtype(config.d), config.tile_n, MMA_M if config.hands_over else WARP_ROWS)
 
 
 def fields(config: Config) -> dict[str, object]:
@@ -63,6 +69,7 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
     a_matrix, b_matrix, d_matrix = MATRIX[config.mode]
     sizes, num_sizes = SIZES_OF_ROWS if config.index == "rows" else SIZES.get(config.mode, ("", ""))
     d = dtype(config.d)
+    turn_rows = WARP_LANES // PIECES_PER_ROW
     widest = config.mma_columns[-1]
     # Known to overwrite, the first wgmma of a k-tile keeps accumulators dead between main loops.
     first = "0" if config.promotion_tiles == 1 else "%accumulate"
@@ -198,11 +205,13 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "store_type": "b16" if d.bytes == 2 else "b32",
         "pack": {"bf16": "cvt.rn.bf16x2.f32", "f16": "cvt.rn.f16x2.f32", "f32": ""}[config.d],
         "convert": {"bf16": "cvt.rn.bf16.f32", "f16": "cvt.rn.f16.f32", "f32": "mov.b32"}[config.d],
-        "straight_piece_rows": WARPGROUP_THREADS // PIECES_PER_ROW,
-        "straight_piece_turns": MMA_M * PIECES_PER_ROW // WARPGROUP_THREADS,
-        "straight_piece_bytes": WARPGROUP_THREADS // PIECES_PER_ROW * DStaging.PITCH_BYTES,
+        "straight_piece_rows": turn_rows,
+        "straight_piece_turns": WARP_ROWS // turn_rows,
+        "straight_piece_bytes": turn_rows * DStaging.PITCH_BYTES,
+        "straight_piece_swizzle": turn_rows * CHUNK_BYTES,
+        "warp_row_bits": WARP_ROWS.bit_length() - 1,
         "straight_piece_bits": PIECES_PER_ROW.bit_length() - 1,
-        "staging": DStaging(d, config.tile_n),
+        "staging": d_staging(config),
         "staging_bytes": config.staging_bytes // config.warpgroups,
         "staging_buffer_bytes": DStaging.BUFFER_BYTES,
         **_scale_fields(config, regions),

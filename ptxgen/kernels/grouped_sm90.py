@@ -9,13 +9,12 @@ from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.grouped_choice import configs, default_config
 from ptxgen.kernels.grouped_config import NAME, SWIZZLE_BYTES, TOKEN_ROWS, Config
-from ptxgen.kernels.grouped_fields import fields
+from ptxgen.kernels.grouped_fields import d_staging, fields
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.kernels.grouped_operands import as_groups, check_operands, check_serves
 from ptxgen.kernels.grouped_resources import barriers, smem_map
 from ptxgen.kernels.wgmma_config import NUM_SMS, TARGET, TARGETS, UNIT, VERSION
 from ptxgen.launch import Launch, Param
-from ptxgen.layout import DStaging
 from ptxgen.operand_maps import d_map_params, tensor_map
 from ptxgen.plans import Plan, parts_text
 from ptxgen.problem import Gemm
@@ -117,5 +116,5 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
         box = (SWIZZLE_BYTES // d.bytes, TOKEN_ROWS)
         maps.append(Param("d_map", "tensor_map", tensor_map(problem, "d", box, swizzle)))
     elif config.store != "global":
-        maps += d_map_params(problem, DStaging(d, config.tile_n))
+        maps += d_map_params(problem, d_staging(config))
     return grouped_launch(problem, config, num_sms, maps, config.cta_threads, config.smem_bytes)
