@@ -59,7 +59,7 @@ def barriers(config: Config) -> tuple[Barrier, ...]:
         *(handed if config.hands_over else ()),
         Barrier(
             "work_full", WORK_SLOTS, 1, 0, "lane 0 of the scheduler, after writing a description",
-            "producer, mover and consumers" if mover else "producer and consumers",
+            f"producer, {'mover, ' * mover}{'trimmer, ' * config.trims_k}consumers",
         ),
         Barrier(
             "work_empty", WORK_SLOTS, config.work_readers, 0,
