@@ -76,7 +76,7 @@ def config_of(link: Gemm, gpu: str) -> Any:
     """What was measured to be the fastest for the same sizes with a bf16 D, where that serves an
     e4m3 one, too; else what selection takes."""
     measured = selection.choose(replace(link, d="bf16", scale="tensor", alpha=1.0), gpu)
-    store = "global" if measured.store == "global" else "tma"
+    store = "tma" if measured.stores_by_tma else "global"
     try:
         config = replace(measured, d=link.d, scale=link.scale, store=store)
         gemm_sm90.plan(link, config)
