@@ -39,6 +39,7 @@ def fields(config: Config) -> dict[str, object]:
     return {
         "config": config,
         "what": product_text(config.scale),
+        "launch_text": _launch_text(config),
         "a": a_tile,
         "b": b_tile,
         **raster_fields(raster_height(config.cluster_m)),
@@ -99,6 +100,16 @@ def fields(config: Config) -> dict[str, object]:
         "promotion_tiles": config.promotion_tiles,
         **epilogue_fields(config, results, regions.get("d", 0)),
     }  # fmt: skip
+
+
+def _launch_text(config: Config) -> str:
+    """How CTAs are launched, for the header."""
+    cluster = f"{config.cluster_m} x {config.cluster_n} x {config.split_k}"
+    early = "; one may start before the kernel before has ended" * config.dependent_launch
+    return (
+        f"persistent CTAs, {config.ctas_per_sm} on an SM, in clusters of {cluster} (m, n, parts "
+        f"of k){early}"
+    )
 
 
 def _mma_flags(config: Config) -> str:
