@@ -31,6 +31,9 @@ SUSTAINED_DRAM = 0.93
 """Share of the published DRAM bandwidth that reading reaches."""
 CLOCK_HZ = 1.6e9
 """SM clock at full power."""
+STREAM_CLOCK_HZ = 1.95e9
+STREAM_ROWS = 128
+"""SM clock of so few rows that the Tensor Core mostly waits for weights. Measured on an H200."""
 SMEM_BYTES_PER_CLOCK = 128
 """Shared memory of one SM, reads and writes together; TMA writes one box row per clock."""
 UNSWIZZLED_ROW_BYTES = 16
@@ -38,16 +41,21 @@ UNSWIZZLED_ROW_BYTES = 16
 L2_BYTES_PER_CLOCK = 64
 """What one SM takes from the L2."""
 L2_TOTAL_BYTES_PER_S = 1.04e13
-"""What all SMs of a full Hopper take from the L2: a GEMM of 128x256 tiles without multicast was
-measured at 9.0e12 with the Tensor Core as its limit."""
+"""What all SMs of a full Hopper take from the L2 at full power's clock: a GEMM of 128x256 tiles
+without multicast was measured at 9.0e12 with the Tensor Core as its limit."""
 DRAM_LATENCY_S = 1.1e-6
 """From a load's issue to its bytes, with the memory busy."""
 LAUNCH_S = 2.5e-6
 """Launch, the first load's latency and the end of the grid."""
+K_TILE_S = {"fast": 75e-9, "promoted": 90e-9}
+"""What a k-tile takes at the least: waiting for it, issuing its wgmma, handing it back. Measured on
+an H200: 1x2112x7168 with tiles of 16 and 32 columns."""
 WARP_FP32_PER_CLOCK = 128
 """FP32 additions of one SM per clock."""
 EPILOGUE_FIXED_CLOCKS = 800
-"""Draining wgmma, barriers and the first store of a tile."""
+STREAM_EPILOGUE_CLOCKS = 600
+"""Draining wgmma, barriers and the first store of a tile; and the same of few rows, whose ring
+stays full meanwhile."""
 EPILOGUE_BYTES_PER_CLOCK = 64
 """Conversion and staging of D, per SM."""
 OVERLAPPED_EPILOGUE = 0.35
@@ -57,9 +65,10 @@ OVERLAPPED_ROWS = 0.6
 hides nothing of the last tile. Measured on an H200: 4096x32768x640 (31 tiles for each CTA) 200.7 us
 stored at once, 185.5 us deferred; 255x24575x1552 (2 tiles) 23.4 and 24.3 us."""
 DEFERRED_ROWS_S = 2e-6
-SPLIT_S_PER_ELEMENT = 0.2e-9
-"""Adding up one element of a tile over the CTAs that share its K, and what leads up to it. Measured
-on an H200: tiles of 64x32, 64x72 and 128x136."""
+SPLIT_S = 0.6e-6
+SPLIT_S_PER_ELEMENT = 0.28e-9
+"""What CTAs that share the K of a tile take more, and for each element of the tile that they add
+up; nothing hides it. Measured on an H200: tiles of 64x32 to 64x112 in 2 to 8 parts."""
 SPLIT_WAVE_S = 2e-6
 """What each further wave of such tiles takes more, since their rings run empty in between."""
 CLUSTER_CLOCKS_PER_K_TILE = 16
@@ -160,14 +169,16 @@ def _traits(config: Any) -> tuple[float, ...]:
     overlaps = getattr(config, "defers", False) or getattr(config, "accumulators", 1) > 1
     defers_rows = overlaps and getattr(config, "stores_rows", False)
     multicasts = hopper and config.cluster_m * config.cluster_n > 1
+    split_k = getattr(config, "split_k", 1)
+    added_up = SPLIT_S + SPLIT_S_PER_ELEMENT * config.tile_m * config.tile_n if split_k > 1 else 0.0
     return (
         config.tile_m, getattr(config, "a_rows", 0) or config.tile_m, config.tile_n,
         config.tile_k, config.stages, config.stage_bytes,
-        config.cluster_m, config.cluster_n, getattr(config, "split_k", 1),
+        config.cluster_m, config.cluster_n, split_k,
         config.swizzle_bytes or UNSWIZZLED_ROW_BYTES, MMA_M if hopper else TCGEN05_M,
         promotion,
         OVERLAPPED_ROWS if defers_rows else OVERLAPPED_EPILOGUE if overlaps else 1.0,
-        MULTICAST_S * multicasts + DEFERRED_ROWS_S * defers_rows,
+        MULTICAST_S * multicasts + DEFERRED_ROWS_S * defers_rows + added_up,
     )  # fmt: skip
 
 
@@ -181,6 +192,7 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     import numpy as np
 
     t, ctas = traits, traits.cluster_m * traits.cluster_n
+    clock_hz = _clock_hz(problem)
     num_m = _ceil(max(problem.m, 1), t.tile_m * t.cluster_m)
     num_n = _ceil(max(problem.n, 1), t.tile_n * t.cluster_n)
     clusters = num_m * num_n * t.split_k
@@ -192,7 +204,7 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
     compute_s = _tile_s(problem, t, gpu, k_tiles)
     row_bytes = k_tiles * t.tile_k * dtype(problem.a).bytes
     # What one CTA takes from the L2, multicast counted once per cluster.
-    k_bytes = t.tile_m * row_bytes / t.cluster_n + t.tile_n * row_bytes / t.cluster_m
+    k_bytes = t.a_rows * row_bytes / t.cluster_n + t.tile_n * row_bytes / t.cluster_m
     l2_bytes = clusters * ctas * k_bytes
     dram_bytes = _dram_bytes(problem, t, gpu, num_m, num_n, slots)
 
@@ -200,11 +212,11 @@ def estimates(problem: Gemm, traits: Traits, gpu: GpuModel) -> list[Cost]:
         """Compute, L2 and DRAM seconds of `count` clusters side by side."""
         sms = np.maximum(count, 1) * ctas
         l2_rate = np.minimum(
-            L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS),
-            sms * L2_BYTES_PER_CLOCK * CLOCK_HZ,
+            L2_TOTAL_BYTES_PER_S * min(1.0, gpu.num_sms / FULL_HOPPER_SMS) * clock_hz / CLOCK_HZ,
+            sms * L2_BYTES_PER_CLOCK * clock_hz,
         )
         in_flight = np.minimum(
-            L2_BYTES_PER_CLOCK * CLOCK_HZ, t.stages * t.stage_bytes / DRAM_LATENCY_S
+            L2_BYTES_PER_CLOCK * clock_hz, t.stages * t.stage_bytes / DRAM_LATENCY_S
         )
         dram_rate = np.minimum(gpu.dram_gbytes_per_s * 1e9 * SUSTAINED_DRAM, sms * in_flight)
         share = count / clusters
@@ -251,15 +263,15 @@ def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array
     """Seconds of one tile's main loop and of what is left of its epilogue."""
     import numpy as np
 
-    kind, k = dtype(problem.a), k_tiles * t.tile_k
+    kind, k, clock_hz = dtype(problem.a), k_tiles * t.tile_k, _clock_hz(problem)
     rate = gpu.fp8_tflops if kind.bytes == 1 else gpu.bf16_tflops
     mma_s = 2 * t.tile_m * t.tile_n * k / (rate * 1e12 * SUSTAINED_MMA / gpu.num_sms)
     # An MMA reads its rows of A once and B once; TMA writes both once.
     row_bytes = k * kind.bytes
     read = (t.tile_m + t.tile_m / t.mma_rows * t.tile_n) * row_bytes / SMEM_BYTES_PER_CLOCK
-    written = (t.tile_m + t.tile_n) * row_bytes / t.box_row_bytes
+    written = (t.a_rows + t.tile_n) * row_bytes / t.box_row_bytes
     ring_s = k_tiles * DRAM_LATENCY_S / np.maximum(t.stages - 1, 0.5)
-    compute_s = np.maximum(np.maximum(mma_s, (read + written) / CLOCK_HZ), ring_s)
+    compute_s = np.maximum(np.maximum(mma_s, (read + written) / clock_hz), ring_s)
     split_rows = [problem.stride(x) * kind.bits // 8 % SECTOR_BYTES != 0 for x in ("a", "b")]
     tma_s = sum(
         rows / sharing * row_bytes * _tma_s_per_byte(splits)
@@ -267,17 +279,22 @@ def _tile_s(problem: Gemm, t: Traits, gpu: GpuModel, k_tiles: "Array") -> "Array
             (t.a_rows, t.tile_n), (t.cluster_n, t.cluster_m), split_rows, strict=True
         )
     )
-    compute_s = np.maximum(compute_s, tma_s)
+    compute_s = np.maximum(np.maximum(compute_s, tma_s), k_tiles * K_TILE_S[problem.accumulate])
     waits = t.cluster_m * t.cluster_n > 1
-    compute_s = compute_s + waits * (k_tiles * CLUSTER_CLOCKS_PER_K_TILE / CLOCK_HZ)
+    compute_s = compute_s + waits * (k_tiles * CLUSTER_CLOCKS_PER_K_TILE / clock_hz)
     if problem.accumulate == "promoted":
         additions = t.tile_m * t.tile_n * _ceil(k, PROMOTION_K)
-        compute_s = compute_s + t.exposed_promotion * additions / (WARP_FP32_PER_CLOCK * CLOCK_HZ)
+        compute_s = compute_s + t.exposed_promotion * additions / (WARP_FP32_PER_CLOCK * clock_hz)
     d_bytes = t.tile_m * t.tile_n * dtype(problem.d).bytes
-    epilogue_s = (EPILOGUE_FIXED_CLOCKS + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / CLOCK_HZ
-    split_s = (t.split_k > 1) * t.tile_m * t.tile_n * SPLIT_S_PER_ELEMENT
-    tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue + split_s
+    fixed = STREAM_EPILOGUE_CLOCKS if problem.m <= STREAM_ROWS else EPILOGUE_FIXED_CLOCKS
+    epilogue_s = (fixed + d_bytes / EPILOGUE_BYTES_PER_CLOCK) / clock_hz
+    tile_s: Array = compute_s + epilogue_s * t.exposed_epilogue
     return tile_s
+
+
+def _clock_hz(problem: Gemm) -> float:
+    """The SM clock that power allows."""
+    return STREAM_CLOCK_HZ if problem.m <= STREAM_ROWS else CLOCK_HZ
 
 
 def _tma_s_per_byte(splits: bool) -> float:

@@ -77,6 +77,26 @@ def test_the_best_prediction_is_near_what_an_h200_takes(
     assert rank(fp8(*shape), H200)[0].cost.total * 1e6 == pytest.approx(measured_us, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("shape", "chosen", "measured_us"),
+    [
+        ((1, 2112, 7168), {"tile_n": 32, "stages": 18}, 7.14),
+        ((1, 2112, 7168), {"tile_n": 32, "split_k": 2}, 7.29),
+        ((1, 4096, 7168), {"tile_n": 32, "stages": 14}, 9.41),
+        ((1, 4096, 7168), {"tile_n": 64, "split_k": 2}, 10.78),
+        ((64, 576, 7168), {"tile_n": 40, "split_k": 8}, 5.37),
+        ((64, 7168, 2048), {"tile_n": 56, "stages": 10}, 6.36),
+        ((64, 24576, 1536), {"tile_n": 64, "stages": 9}, 12.22),
+    ],
+)
+def test_predictions_of_few_rows_are_near_what_an_h200_took(
+    shape: tuple[int, int, int], chosen: dict[str, int], measured_us: float
+) -> None:
+    problem = fp8(*shape)
+    config = default_config(problem, tile_m=64, **chosen)
+    assert estimate(problem, config, H200).total * 1e6 == pytest.approx(measured_us, rel=0.1)
+
+
 def test_rows_that_start_within_a_sector_are_loaded_by_clusters() -> None:
     aligned, split = (rank(fp8(4096, 7168, k), H200)[0].config for k in (7168, 7184))
     assert (aligned.multicasts, split.multicasts) == (False, True)
