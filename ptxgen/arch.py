@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from ptxgen.errors import ConfigError
 
+SECTOR_BYTES = 32
+"""What the L2 moves at once."""
 ONE_CTA_BYTES = 116 << 10
 """Shared memory of which an SM of sm_90a or sm_100a (228 KiB) has no two, so that a CTA that asks
 for it is the only such one on its SM."""

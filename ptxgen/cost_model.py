@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ptxgen.arch import SECTOR_BYTES
 from ptxgen.devices import GpuModel
 from ptxgen.dtypes import dtype
 from ptxgen.problem import PROMOTION_K, Gemm
@@ -61,10 +62,10 @@ EPILOGUE_BYTES_PER_CLOCK = 64
 OVERLAPPED_EPILOGUE = 0.35
 """What remains of it where D is stored during the next tile's main loop."""
 OVERLAPPED_ROWS = 0.6
+DEFERRED_ROWS_S = 2e-6
 """The same where threads store rows of D; and what that takes more, as it delays the main loop and
 hides nothing of the last tile. Measured on an H200: 4096x32768x640 (31 tiles for each CTA) 200.7 us
 stored at once, 185.5 us deferred; 255x24575x1552 (2 tiles) 23.4 and 24.3 us."""
-DEFERRED_ROWS_S = 2e-6
 SPLIT_S = 0.6e-6
 SPLIT_S_PER_ELEMENT = 0.28e-9
 """What CTAs that share the K of a tile take more, and for each element of the tile that they add
@@ -81,7 +82,6 @@ OVERLAPPED_PROMOTION = 0.5
 SCALES_OF_B = 1.5
 """Promotion with several scales of B in a tile over that with one. Measured likewise: a k-tile of
 192x112, which crosses blocks of scales, takes as long as one of 192x128."""
-SECTOR_BYTES = 32
 TMA_BYTES_PER_S = 1.2e11
 """What TMA of one SM loads of rows that start at a multiple of a sector. Assumed: 64 bytes a clock;
 no kernel was limited by it. A kernel that only loads would tell."""

@@ -6,6 +6,7 @@ Source: CUDA driver API, "Tensor Map Object Management"; PTX ISA 9.0, "Tensors".
 from dataclasses import replace
 from math import gcd
 
+from ptxgen.arch import SECTOR_BYTES
 from ptxgen.dtypes import Dtype, dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
@@ -16,8 +17,6 @@ from ptxgen.tmem_chunks import SwappedStaging
 
 TMA_BYTES = 16
 """TMA's unit for addresses and strides."""
-SECTOR_BYTES = 32
-"""What the L2 moves at once."""
 PACKED_BYTES = 32
 """The same for formats below 8 bits."""
 PACKED_ELEMENTS = 128
