@@ -93,8 +93,9 @@ def _stores(
 ) -> list[dict[str, object]]:
     """Chunks that are staged and handed to TMA together, `at_once` of them, in buffers in turns.
 
-    As many of the stores before as are "unread" may not have read their buffer yet: none if the
-    last one has this one's, as the first has where the stores of a tile are odd in number.
+    unread: how many of the stores before may still read, which are of another buffer. None where a
+    store takes all buffers, nor where the last one of a tile has the buffer of the next tile's
+    first: where they are odd in number.
     """
     buffers = DStaging.NUM_BUFFERS
     parts = [chunks[first : first + at_once] for first in range(0, len(chunks), at_once)]
