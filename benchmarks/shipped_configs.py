@@ -35,6 +35,8 @@ STEPS = ("assemble", "strict", "jit", "run")
 NEED_GPU = ("jit", "run")
 TAIL = 16
 """Elements by which each extent exceeds whole tiles: 16 bytes of FP8, as TMA wants."""
+ODD_TAIL = 11
+"""Columns by which a D exceeds them that threads store, for which TMA is no good."""
 
 
 @cache
@@ -49,7 +51,7 @@ def small_problem(config: Any) -> Gemm:
     """A problem of a few tiles that goes round the config's ring of stages."""
     k_tiles = max(2, -(-config.stages // 2)) * config.split_k
     m = config.a_rows or config.tile_m * config.cluster_m + TAIL
-    n = config.tile_n * config.cluster_n + TAIL
+    n = config.tile_n * config.cluster_n + (TAIL if config.stores_by_tma else ODD_TAIL)
     return Gemm(
         m, n, k_tiles * config.tile_k + TAIL, config.a, config.b, config.d, config.layout,
         config.scale, config.accumulate, scale_format=config.scale_format,
