@@ -21,6 +21,7 @@ MMA_K_BYTES = 32
 """K of one wgmma, in bytes, for every dtype."""
 MMA_M = 64
 """M of one wgmma."""
+WARP_LANES = 32
 WARP_ROWS = MMA_M // 4
 """Rows of its accumulator fragment that each warp of the warpgroup holds."""
 TILE_ALIGNMENT = 1024

@@ -131,6 +131,17 @@ def test_widest_tiles_of_two_ctas_on_an_sm_assemble_without_spill_or_message(sca
     assert assemble_cleanly(gemm_sm90.plan(problem, config)).registers <= 128
 
 
+@pytest.mark.parametrize("cluster", [{"cluster_m": 2}, {"cluster_n": 2}], ids=str)
+def test_scales_of_columns_that_spill_in_a_cluster_are_refused(cluster: dict[str, int]) -> None:
+    problem = Gemm(512, 512, 512, "e4m3", "e4m3", scale="group", accumulate="promoted")
+    tile: dict[str, Any] = {"tile_m": 128, "warpgroups": 2, "store": "tma", **cluster}
+    for tile_n in (96, 128):
+        config = gemm_sm90.default_config(problem, tile_n=tile_n, **tile)
+        assemble_cleanly(gemm_sm90.plan(problem, config))
+    with pytest.raises(ConfigError, match="try tile_n=128"):
+        gemm_sm90.default_config(problem, tile_n=112, **tile)
+
+
 def test_two_ctas_to_an_sm_fit_it_and_are_launched() -> None:
     problem = Gemm(64, 4096, 512, "e4m3", "e4m3")
     config = gemm_sm90.default_config(problem, tile_n=64, ctas_per_sm=2)

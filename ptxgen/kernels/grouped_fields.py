@@ -17,13 +17,12 @@ from ptxgen.kernels.grouped_loop_fields import handed_chunks, instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_fields import consumer_fields, rank_moves, ring_fields
-from ptxgen.layout import CHUNK_BYTES, MMA_M, WARP_ROWS, DStaging, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, WARP_LANES, WARP_ROWS, DStaging, align_up
 from ptxgen.plans import product_text
 from ptxgen.problem import SCALE_BLOCK
 
 PIECES_PER_ROW = DStaging.PITCH_BYTES // CHUNK_BYTES
 """What lanes store of a row of D where a group ends inside a box: 16 bytes each."""
-WARP_LANES = 32
 STOP = 0xFFFFFFFF
 """Rows of the description that ends the work of a CTA."""
 MATRIX = {

@@ -24,7 +24,7 @@ from ptxgen.kernels.grouped_config import WORK_BYTES, WORK_SLOTS
 from ptxgen.kernels.grouped_fields import MATRIX, STOP, unit_fields
 from ptxgen.kernels.grouped_launch import grouped_launch
 from ptxgen.launch import Launch, Param
-from ptxgen.layout import Copy, align_up
+from ptxgen.layout import WARP_LANES, Copy, align_up
 from ptxgen.operand_maps import (
     check_d_fits_tma,
     check_operands_fit,
@@ -52,7 +52,6 @@ MOST_COLUMNS = 192
 """Columns of D of a tile, if operands are not swapped: with more, places of elements spill."""
 PIECE_BYTES = 16
 """What one lane stores of a row at a group's end."""
-WARP_LANES = 32
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from ptxgen.epilogue import D_SCALE_BLOCK, GATE_COLUMNS
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.sm90_registers import needed_registers
 from ptxgen.kernels.wgmma_config import MAX_STAGES, TARGET
-from ptxgen.layout import CHUNK_BYTES, MMA_M, align_up
+from ptxgen.layout import CHUNK_BYTES, MMA_M, WARP_LANES, align_up
 from ptxgen.problem import PROMOTION_K
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ STORES = ("tma", "deferred", "global", "deferred_global")
 MOST_UE8M0_ROWS = 128
 """Rows of a tile whose UE8M0 scales a warp of few registers converts without a spill.
 Measured: ptxas 13.0 and 13.5."""
+MOST_GROUP_COLUMNS = 96
+"""Columns of a tile of a cluster whose scales, one for each, a warp of few registers copies without
+a spill, where they are not copied by 32 lanes throughout. Measured: ptxas 13.0."""
 MOST_SHARED_COLUMNS = 64
 """Columns of a tile of 64 rows that ptxas holds without a spill in half of an SM's registers.
 Measured: ptxas 13.0 and 13.5."""
@@ -108,6 +111,16 @@ def _check_tiles(config: "Config") -> None:
             f"tile_m={config.tile_m} with scale_format={config.scale_format} must be at most "
             f"{MOST_UE8M0_ROWS}: the warp that converts scales keeps one of each in registers, "
             f"of which it has {config.producer_registers}; try tile_m={MOST_UE8M0_ROWS}"
+        )
+    if (
+        config.scale == "group" and config.multicasts and config.warpgroups > 1
+        and config.tile_n > MOST_GROUP_COLUMNS and config.tile_n % WARP_LANES
+    ):  # fmt: skip
+        raise ConfigError(
+            f"tile_n={config.tile_n} with scale=group in a cluster must be at most "
+            f"{MOST_GROUP_COLUMNS} or a multiple of {WARP_LANES}: the warp that copies scales has "
+            f"{config.producer_registers} registers; try "
+            f"tile_n={align_up(config.tile_n, WARP_LANES)}"
         )
 
 
