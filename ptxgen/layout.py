@@ -23,7 +23,7 @@ MMA_M = 64
 """M of one wgmma."""
 WARP_LANES = 32
 WARP_ROWS = MMA_M // 4
-"""Rows of its accumulator fragment that each warp of the warpgroup holds."""
+"""Rows of a wgmma's accumulator fragment that each warp of the warpgroup holds."""
 TILE_ALIGNMENT = 1024
 """Shared-memory alignment of a tile: the period of the widest swizzle."""
 
