@@ -157,6 +157,22 @@ def test_two_ctas_to_an_sm_are_refused_where_they_cannot_share_it() -> None:
             gemm_sm90.default_config(problem, **{"tile_n": 64, "ctas_per_sm": 2, **chosen})
 
 
+@pytest.mark.parametrize("scale", ["rowcol", "block", "group"])
+@pytest.mark.parametrize("m", [5, 512])
+def test_scaled_d_of_promoted_sums_has_a_tile_that_assembles_cleanly(scale: str, m: int) -> None:
+    problem = Gemm(m, 512, 512, "e4m3", "e4m3", "e4m3", scale=scale, accumulate="promoted",
+                   epilogue=Epilogue(d_scale="group", amax=True))  # fmt: skip
+    assemble_cleanly(gemm_sm90.plan(problem, gemm_sm90.default_config(problem)))
+    assert any(reason is None for _, reason in gemm_sm90.configs(problem))
+
+
+@pytest.mark.parametrize("activation", ["none", "swiglu"])
+@pytest.mark.parametrize("d_scale", ["none", "group"])
+def test_no_epilogue_refuses_an_empty_d(activation: str, d_scale: str) -> None:
+    epilogue = Epilogue(activation=activation, d_scale=d_scale)
+    gemm_sm90.plan(Gemm(5, 0, 64, "e4m3", "e4m3", "e4m3", epilogue=epilogue))
+
+
 @pytest.mark.slow
 def test_many_corner_configs_assemble_without_spill_or_message() -> None:
     for config in corner_configs(600):

@@ -26,6 +26,8 @@ HBM: more make HBM slower, by up to 6 % at 4096x7168, and less than 56 KiB leave
 on an H200)."""
 SHARES = (*itertools.product((64, 128, 192, 256), (1, 2)), (192, 3))
 """(tile_m, warpgroups) of the grid: three warpgroups have registers for a block of 64 rows each."""
+SPARING_SHARES = ((128, 2), (192, 3))
+"""Those of the grid that need the fewest registers beside promoted sums, for want of others."""
 
 
 def default_config(problem: Gemm, **chosen: int | str) -> Config:
@@ -38,20 +40,19 @@ def default_config(problem: Gemm, **chosen: int | str) -> Config:
     swizzle = int(chosen.get("swizzle_bytes", 128))
     values: dict[str, int | str] = dict(static_fields(problem, Config))
     values["tile_k"] = (swizzle or 128) // dtype(problem.a).bytes
-    values["tile_m"] = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
-    if chosen.get("warpgroups") == 3:
-        values["tile_m"] = 192
-    values.update(chosen)
-    values.setdefault("warpgroups", 1 if int(values["tile_m"]) % 128 else 2)
+    tiles = [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem)
+    stores = _store_candidates(problem, chosen)
 
     def candidates() -> Iterator[Config]:
-        for tile_n in [chosen["tile_n"]] if "tile_n" in chosen else _tile_n_candidates(problem):
-            for store in _store_candidates(problem, chosen):
-                config = Config(**{**values, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
-                config.check_values()  # before stages are counted: their bytes divide what there is
-                if "a_rows" not in chosen:
-                    config = with_few_rows(config, few_rows(problem.m))
-                yield config if "stages" in chosen else with_most_stages(config, ring_limit(config))
+        for (tile_m, warpgroups), tile_n, store in itertools.product(
+            _share_candidates(problem, chosen), tiles, stores
+        ):
+            share = {"tile_m": tile_m, "warpgroups": warpgroups}
+            config = Config(**{**values, **share, **chosen, "tile_n": tile_n, "store": store})  # type: ignore[arg-type]
+            config.check_values()  # before stages are counted: their bytes divide what there is
+            if "a_rows" not in chosen:
+                config = with_few_rows(config, few_rows(problem.m))
+            yield config if "stages" in chosen else with_most_stages(config, ring_limit(config))
 
     return first_legal(candidates())
 
@@ -74,13 +75,28 @@ def with_few_rows(config: Config, rows: int) -> Config:
     return replace(config, a_rows=rows if config.can_load_few_rows else 0)
 
 
+def _share_candidates(
+    problem: Gemm, chosen: dict[str, int | str]
+) -> list[tuple[int | str, int | str]]:
+    """(tile_m, warpgroups) by preference: a tile that the rows fill; if nothing was chosen, then
+    those that need fewer registers."""
+    tile_m: int | str = 64 if problem.m <= 64 or chosen.get("warpgroups") == 1 else 128
+    if chosen.get("warpgroups") == 3:
+        tile_m = 192
+    tile_m = chosen.get("tile_m", tile_m)
+    share = (tile_m, chosen.get("warpgroups", 1 if int(tile_m) % 128 else 2))
+    free = not chosen.keys() & {"tile_m", "warpgroups"}
+    return [share, *(SPARING_SHARES if free else ())]
+
+
 def _tile_n_candidates(problem: Gemm) -> list[int]:
-    """tile_n by preference: as wide as registers allow, no wider than D."""
+    """tile_n by preference: as wide as registers allow, no wider than D. Of an empty D, any serves,
+    and the widest meets every rule of epilogues."""
     step = 16
     if problem.epilogue.d_scale == "group":
         step = D_SCALE_BLOCK * (2 if problem.epilogue.gated else 1)
-    widest = max(8, min(256 if problem.accumulate == "fast" else 128, align_up(problem.n, step)))
-    return list(range(widest, 0, -8))
+    most = 256 if problem.accumulate == "fast" else 128
+    return list(range(min(most, align_up(problem.n or most, step)), 0, -8))
 
 
 def _store_candidates(problem: Gemm, chosen: dict[str, int | str]) -> list[int | str]:
