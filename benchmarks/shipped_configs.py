@@ -48,8 +48,8 @@ def shipped_configs() -> tuple[tuple[str, Any], ...]:
 
 
 def small_problem(config: Any) -> Gemm:
-    """A problem of a few tiles that goes round the config's ring of stages."""
-    k_tiles = max(2, -(-config.stages // 2)) * config.split_k
+    """A problem of a few tiles that goes round the config's ring of stages, and its main loop."""
+    k_tiles = max(2, -(-config.stages // 2), config.k_tiles_before_loop + 1) * config.split_k
     m = config.a_rows or config.tile_m * config.cluster_m + TAIL
     n = config.tile_n * config.cluster_n + (TAIL if config.stores_by_tma else ODD_TAIL)
     return Gemm(

@@ -138,6 +138,8 @@ def exercising_grouped_subjects(
 
 
 def _exercising_k(config: Any, ragged: int, split_k: int = 1) -> tuple[int, ...]:
-    """K of problems with an odd number of k-tiles, more than stages; an even one; one; and none."""
-    odd = (config.stages + 1) // 2 * 2 * config.tile_k * split_k + ragged
-    return odd, 2 * config.tile_k * split_k, ragged, 0
+    """K of problems with an odd number of k-tiles, more than stages and than the main loop has
+    written out; an even one; one; and none."""
+    written_out = getattr(config, "k_tiles_before_loop", 0)
+    whole_tiles = max((config.stages + 1) // 2 * 2, written_out + 1)
+    return whole_tiles * config.tile_k * split_k + ragged, 2 * config.tile_k * split_k, ragged, 0

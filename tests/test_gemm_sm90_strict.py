@@ -34,6 +34,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({**FP8, "scale": "tensor", "accumulate": "promoted"}, {"swizzle_bytes": 32, "tile_n": 24}),
     ({**FP8, "accumulate": "promoted"}, {"tile_m": 256, "tile_n": 48}),
     (FP8, {"store": "deferred", "tile_n": 24}),
+    (FP8, {"store": "deferred", "tile_n": 136}),
     ({**FP8, "n": 133}, {"store": "deferred_global", "tile_n": 72}),
     ({**FP8, "n": 133}, {"store": "global", "tile_n": 128, "cluster_n": 2}),
     ({**FP8, "m": 13}, {"tile_n": 24}),

@@ -193,6 +193,12 @@ class Config(WgmmaConfig):
         return self.store in ("deferred", "deferred_global")
 
     @property
+    def k_tiles_before_loop(self) -> int:
+        """k-tiles that the main loop has written out before it goes round: one for each chunk of D
+        that is stored beside it, and one without between each two."""
+        return 2 * self.chunks_of_d - 1 if self.defers else 0
+
+    @property
     def points_ahead(self) -> bool:
         """Whether the next stage's descriptors are made before it is waited for: 0 to 5 % for tiles
         of 64 rows, whose k-tiles are short (measured on an H200)."""

@@ -53,7 +53,7 @@ def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[s
             for i, store in enumerate(deferred_stores)
         ],
         "spreads_stores": len(deferred_stores) > 1,
-        "spread_k_tiles": 2 * len(deferred_stores) - 1,
+        "spread_k_tiles": config.k_tiles_before_loop,
         "stores_after_tile": [] if deferred else stores,
         "stores_after_kernel": deferred_stores,
         "chunks": _placed(chunks, d_offset, len(chunks)),
