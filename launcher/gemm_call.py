@@ -223,6 +223,7 @@ def _config(wanted: Wanted, gpu: GpuDevice | None) -> Any:
     Raises: ConfigError if no kernel serves the problem.
     """
     from ptxgen.emission import default_config
+    from ptxgen.operand_maps import with_rows
     from ptxgen.selection import BATCH_INVARIANT_M
 
     config, problem = wanted.config, wanted.problem
@@ -230,7 +231,7 @@ def _config(wanted: Wanted, gpu: GpuDevice | None) -> Any:
         config = _chosen_config(problem, gpu, wanted.batch_invariant)
     if config is None:
         if wanted.batch_invariant:
-            problem = replace(problem, m=BATCH_INVARIANT_M)
+            problem = with_rows(problem, BATCH_INVARIANT_M)
         config = default_config(problem, gpu.properties.arch if gpu else None)
     if not wanted.dependent_launch:
         return config

@@ -140,6 +140,17 @@ def _check_addresses(
             )
 
 
+def with_rows(problem: Gemm, m: int) -> Gemm:
+    """The problem with another m. An A stored [K,M] then has another stride, of whole sectors; or,
+    as it decides which kernel loads A, one that TMA cannot step if it cannot step A's."""
+    if problem.layout[0] == "n":
+        return replace(problem, m=m)
+    unit = 8 * TMA_BYTES // dtype(problem.a).bits
+    sector = 8 * SECTOR_BYTES // dtype(problem.a).bits
+    stride = align_up(m, sector) + problem.stride("a") % unit
+    return replace(problem, m=m, a_stride=stride)
+
+
 def d_fits_tma(problem: Gemm | GroupedGemm) -> bool:
     """Whether TMA can store D: base, strides and row length are multiples of 16 bytes.
 

@@ -18,6 +18,7 @@ from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
 from ptxgen.kernels import k_parts, kernel_for, target_fields, unit_of
+from ptxgen.operand_maps import with_rows
 from ptxgen.problem import Gemm
 from ptxgen.tuning_table import (
     Environment,
@@ -141,7 +142,7 @@ def choice(
     gpu = gpu_model(device) if isinstance(device, str) else device
     sums = None
     if batch_invariant:
-        sums = invariant_sums(replace(problem, m=BATCH_INVARIANT_M), gpu)
+        sums = invariant_sums(with_rows(problem, BATCH_INVARIANT_M), gpu)
     return _choice(problem, gpu, environment or Environment(gpu.name), sums)
 
 
@@ -164,7 +165,7 @@ def invariant_sums(problem: Gemm, gpu: GpuModel) -> Sums:
     excess: dict[Sums, list[float]] = {}
     for m in INVARIANT_M:
         best: dict[Sums, float] = {}
-        for entry in rank(replace(problem, m=m), gpu):
+        for entry in rank(with_rows(problem, m), gpu):
             best.setdefault(sums_of(entry.config, problem), entry.cost.total)
         for sums, seconds in best.items():
             excess.setdefault(sums, []).append(seconds / min(best.values()))
@@ -279,7 +280,7 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment, sums: Sums |
             estimate(problem, config, gpu), row.seconds,
         )  # fmt: skip
     if gpu.arch not in FITTED_ARCHS:
-        config = _default(replace(problem, m=BATCH_INVARIANT_M) if sums else problem, gpu)
+        config = _default(with_rows(problem, BATCH_INVARIANT_M) if sums else problem, gpu)
         return Choice(
             module.NAME, config, "default",
             f"the default of {module.NAME}: the model was fitted to {', '.join(FITTED_ARCHS)}, and "

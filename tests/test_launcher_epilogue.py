@@ -103,6 +103,15 @@ def test_batch_invariant_rows_have_the_bits_of_any_m(where: Any, m: int) -> None
     assert np.array_equal(part.view(np.uint16), whole[:m].view(np.uint16))
 
 
+def test_batch_invariant_rows_of_an_a_stored_by_columns_have_the_bits_of_any_m(where: Any) -> None:
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal((528, r)).astype(ml_dtypes.bfloat16) for r in (304, 72))
+    options = {"layout": "tn", "batch_invariant": True, "device": where}
+    whole, dense, view = (gemm(x, b, **options) for x in (a, a[:, :8].copy(), a[:, :8]))
+    assert np.array_equal(dense.view(np.uint16), whole[:8].view(np.uint16))
+    assert np.array_equal(view.view(np.uint16), whole[:8].view(np.uint16))
+
+
 def test_kernels_without_dependent_launch_say_so() -> None:
     config = gemm_mma.default_config(Gemm(M, N, K), target="sm_90a")
     with pytest.raises(ConfigError, match="dependent_launch"):

@@ -118,6 +118,15 @@ def test_batch_invariance_fixes_the_parts_of_k_for_all_m(
     assert configs[0].tile_m < configs[-1].tile_m
 
 
+def test_batch_invariance_fixes_the_parts_of_k_whatever_the_stride_of_an_a_stored_by_columns(
+    table: TuningTable,
+) -> None:
+    problems = [Gemm(m, 576, 7168, layout="tt", a_stride=m + pad)
+                for m in (8, 64, 8192) for pad in (0, 8)]  # fmt: skip
+    configs = [selection.choose(problem, batch_invariant=True) for problem in problems]
+    assert len({selection.sums_of(c, p) for c, p in zip(configs, problems, strict=True)}) == 1
+
+
 def test_batch_invariance_passes_over_faster_measured_configs_that_sum_otherwise(
     table: TuningTable,
 ) -> None:
