@@ -11,7 +11,7 @@ from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands
-from ptxgen.trial import GUARD_BYTES, Run, Trial, launch_on, poisoned_d
+from ptxgen.trial import GUARD_BYTES, Run, Trial, check_alpha, launch_on, poisoned_d
 from ptxgen.verification import Verdict, verify
 
 Array = np.ndarray[Any, Any]
@@ -56,6 +56,7 @@ def run_grouped(
 
     Raises: ArgumentError, and as `Device.launch`.
     """
+    check_alpha(problem)
     tell("making A and B")
     operands = make_grouped_operands(problem, sizes, data, seed, rows)
     if operands.c is not None and data != "integers":

@@ -88,8 +88,7 @@ def run_gemm(
 
     Raises: ArgumentError, and as `Device.launch`.
     """
-    if not math.isfinite(problem.alpha):
-        raise ArgumentError(f"alpha must be finite for a result to be checked, got {problem.alpha}")
+    check_alpha(problem)
     tell("making A and B")
     operands = make_operands(problem, data, seed)
     emulated = device.name == "emulator"
@@ -101,6 +100,15 @@ def run_gemm(
                      k_parts=k_parts, d_scale=run.d_scale, amax=run.amax)  # fmt: skip
     first, last = run.seconds[0], run.seconds[-1]
     return Trial(device.name, last, max(0.0, first - last), verdict, run.stray_bytes)
+
+
+def check_alpha(problem: Gemm | GroupedGemm) -> None:
+    """Refuse a factor that leaves nothing to compare.
+
+    Raises: ArgumentError.
+    """
+    if not math.isfinite(problem.alpha):
+        raise ArgumentError(f"alpha must be finite for a result to be checked, got {problem.alpha}")
 
 
 def run_operands(

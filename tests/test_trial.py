@@ -233,8 +233,9 @@ def test_an_unknown_device_is_a_usage_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("alpha", ["nan", "inf"])
-def test_a_result_that_cannot_be_checked_is_refused(alpha: str) -> None:
-    result = CliRunner().invoke(group, ["run", "gemm", "--device", "emulator", "--alpha", alpha])
+@pytest.mark.parametrize("target", ["gemm", "grouped"])
+def test_a_result_that_cannot_be_checked_is_refused(target: str, alpha: str) -> None:
+    result = CliRunner().invoke(group, ["run", target, "--device", "emulator", "--alpha", alpha])
     assert result.exit_code == 2
     assert "alpha must be finite for a result to be checked" in result.stderr
 
