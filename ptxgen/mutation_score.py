@@ -25,8 +25,7 @@ from ptxgen.launch import Launch
 from ptxgen.mutation import Mutant, mutants
 from ptxgen.mutation_rules import Facts, paths_of, rule_of
 
-SEEDS = (0, 1, 2, 3)
-"""Seeds of the random schedule: with fewer, waits for what was asked for ahead may not be met."""
+SEEDS = (0, 1)
 TURNS = (("lazy", 0), ("run_to_block", 0), ("eager", 0), *(("random", seed) for seed in SEEDS))
 """Schedules and seeds in the order in which they are tried; the first finding ends it."""
 MIN_SCORE = 0.98

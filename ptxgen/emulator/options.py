@@ -8,7 +8,8 @@ SCHEDULES = ("lazy", "eager", "run_to_block", "random")
 """lazy: warps take turns, asynchronous work completes only when no warp can go on.
 eager: warps take turns, asynchronous work completes at once. run_to_block: as lazy, but a warp
 keeps the processor until it blocks and the lowest one goes first. random: warps, turns and
-completions are drawn from `seed`, and try_wait fails spuriously now and then."""
+completions are drawn from `seed`, completions seldom if it is odd, and try_wait fails spuriously
+now and then."""
 
 
 @dataclass(frozen=True)
