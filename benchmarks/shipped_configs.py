@@ -34,9 +34,11 @@ from ptxgen.tuning_table import shipped_rows
 STEPS = ("assemble", "strict", "jit", "run")
 NEED_GPU = ("jit", "run")
 TAIL = 16
-"""Elements by which each extent exceeds whole tiles: 16 bytes of FP8, as TMA wants."""
+"""Rows and k by which they exceed whole tiles: 16 bytes of FP8, as TMA wants."""
+D_TAIL = 8
+"""Columns by which D exceeds them: 16 bytes of 16-bit elements."""
 ODD_TAIL = 11
-"""Columns by which a D exceeds them that threads store, for which TMA is no good."""
+"""The same of a D that threads store, for which TMA is no good."""
 
 
 @cache
@@ -51,7 +53,7 @@ def small_problem(config: Any) -> Gemm:
     """A problem of a few tiles that goes round the config's ring of stages, and its main loop."""
     k_tiles = max(2, -(-config.stages // 2), config.k_tiles_before_loop + 1) * config.split_k
     m = config.a_rows or config.tile_m * config.cluster_m + TAIL
-    n = config.tile_n * config.cluster_n + (TAIL if config.stores_by_tma else ODD_TAIL)
+    n = config.tile_n * config.cluster_n + (D_TAIL if config.stores_by_tma else ODD_TAIL)
     return Gemm(
         m, n, k_tiles * config.tile_k + TAIL, config.a, config.b, config.d, config.layout,
         config.scale, config.accumulate, scale_format=config.scale_format,
