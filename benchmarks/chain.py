@@ -91,8 +91,9 @@ def measure(device: GpuDevice, chain: Chain, links: Sequence[Gemm]) -> dict[str,
     contenders, results, configs = [], [], []
     with stopwatch(device) as watch:
         for way in WAYS:
-            chosen = [replace(config_of(link, device.name), dependent_launch=way == "dependent")
-                      for link in links]  # fmt: skip
+            chosen = [config_of(link, device.name) for link in links]
+            if way == "dependent":
+                chosen = [config.as_dependent() for config in chosen]
             plans = [gemm_sm90.plan(link, config, device.properties.num_sms)
                      for link, config in zip(links, chosen, strict=True)]  # fmt: skip
             calls = [PreparedCall(device, plan.launch, image_of(plan)) for plan in plans]

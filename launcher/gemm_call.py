@@ -239,7 +239,7 @@ def _config(wanted: Wanted, gpu: GpuDevice | None) -> Any:
         raise ConfigError(
             f"dependent_launch is what kernels for sm_90a have, and {config} does not; try without"
         )
-    return replace(config, dependent_launch=True)
+    return replace(config, dependent_launch=True) if wanted.config else config.as_dependent()
 
 
 def _chosen_config(problem: Gemm, gpu: GpuDevice, batch_invariant: bool) -> Any:

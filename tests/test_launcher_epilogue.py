@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import ArgumentError, ConfigError
-from ptxgen.kernels import gemm_mma
+from ptxgen.kernels import gemm_mma, gemm_sm90
 from ptxgen.launcher import gemm
 from ptxgen.problem import Gemm
 from ptxgen.quantize import interleave_halves, quantize_blocks
@@ -110,6 +110,17 @@ def test_batch_invariant_rows_of_an_a_stored_by_columns_have_the_bits_of_any_m(w
     whole, dense, view = (gemm(x, b, **options) for x in (a, a[:, :8].copy(), a[:, :8]))
     assert np.array_equal(dense.view(np.uint16), whole[:8].view(np.uint16))
     assert np.array_equal(view.view(np.uint16), whole[:8].view(np.uint16))
+
+
+def test_of_two_ctas_on_an_sm_one_is_left_for_a_dependent_launch_unless_the_caller_asked_for_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = gemm_sm90.default_config(Gemm(M, N, K), tile_m=64, tile_n=64, ctas_per_sm=2)
+    monkeypatch.setattr("ptxgen.emission.default_config", lambda *_: shared)
+    d = gemm(A, B, dependent_launch=True, device="emulator")
+    assert np.array_equal(d.view(np.uint16), gemm(A, B, device="emulator").view(np.uint16))
+    with pytest.raises(ConfigError, match="ctas_per_sm=2 needs"):
+        gemm(A, B, config=shared, dependent_launch=True, device="emulator")
 
 
 def test_kernels_without_dependent_launch_say_so() -> None:

@@ -338,6 +338,10 @@ class Config(WgmmaConfig):
         """Shared memory that a CTA can have."""
         return TWO_CTAS_BYTES if self.ctas_per_sm > 1 else super().smem_limit
 
+    def as_dependent(self) -> "Config":
+        """The same for dependent launches, which give each CTA an SM."""
+        return replace(self, dependent_launch=True, ctas_per_sm=1)
+
     def check_values(self) -> None:
         """Refuse fields outside their range. Raises: ConfigError."""
         sm90_rules.check_fields(self)
