@@ -35,6 +35,12 @@ def test_a_config_shows_what_its_plan_holds() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("target", ["gemm", "grouped"])
+def test_the_parts_of_a_config_are_those_that_its_text_names(target: str) -> None:
+    shown = run("inspect", target).stdout.split("\n  parts ")[1].splitlines()[0]
+    assert f"// parts    {shown.strip()}\n" in run("emit", target).stdout
+
+
 def test_the_smem_map_of_a_config_fits_its_launch() -> None:
     data = read_json("inspect", "gemm")
     end = max(r["offset"] + r["nbytes"] for r in data["smem_map"])

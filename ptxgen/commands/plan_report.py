@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxgen.commands.output import print_facts, print_table
 from ptxgen.inspection.config_descriptors import config_descriptors
-from ptxgen.plans import Plan
+from ptxgen.plans import Plan, parts_text
 
 
 def plan_data(plan: Plan, config: Any) -> dict[str, object]:
@@ -43,7 +43,7 @@ def print_plan(plan: Plan, config: Any, facts: dict[str, object]) -> None:
             "name": str(config),
             "kernel": f"{plan.kernel} for {plan.target}, PTX .version {plan.version}",
             **facts,
-            "parts": ", ".join(plan.parts.values()),
+            "parts": plan.fields.get("parts_text") or parts_text(plan.parts, {}),
         },
     )
     print_table(
