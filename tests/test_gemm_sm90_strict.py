@@ -54,3 +54,15 @@ def test_strict_checks_find_nothing(case: tuple[dict[str, Any], dict[str, Any]])
     report = check(render(plan).text, plan.launch, contents, strict=True, seeds=(0,))
     assert report.findings == ()
     assert report.identical
+
+
+def test_scales_in_flight_are_waited_for_though_another_cta_beside_this_one_ends() -> None:
+    problem = Gemm(15, 183, 624, "e4m3", "e4m3", scale="block", accumulate="promoted")
+    config = gemm_sm90.default_config(problem, tile_n=64, store="global", stages=2)
+    plan = gemm_sm90.plan(problem, config)
+    contents = buffer_contents(problem, make_operands(problem, "integers"))
+    report = check(
+        render(plan).text, plan.launch, contents, strict=True, schedules=("random",),
+        seeds=(3, 5, 8), resident_clusters=2,
+    )  # fmt: skip
+    assert report.findings == ()

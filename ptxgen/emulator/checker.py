@@ -145,7 +145,7 @@ class Checker(Observer):
         self.memories.drop(ctas)
         self.exits.drop(ctas)
         self.meetings.drop(ctas)
-        self.operations.forget()
+        self.operations.drop(ctas)
 
     # Accesses
 

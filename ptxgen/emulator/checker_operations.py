@@ -24,9 +24,11 @@ class Operations:
         self._barriers = barriers
         self._exits = exits
 
-    def forget(self) -> None:
-        """Clusters are gone."""
-        self._barriers.deliveries.clear()
+    def drop(self, ctas: set[int]) -> None:
+        """Clusters of these CTAs are gone; what those of others have in flight still arrives."""
+        deliveries = self._barriers.deliveries
+        for operation in [o for o in deliveries if o.origin.cta in ctas]:
+            del deliveries[operation]
 
     def wgmma(
         self, operation: AsyncOperation, agent: Agent, milestones: Milestones, kernel: int
