@@ -24,6 +24,7 @@ from ptxgen.tuning_table import (
     Environment,
     Row,
     TuningTable,
+    any_scale_strides,
     problem_key,
     shipped_rows,
 )
@@ -73,7 +74,8 @@ class Choice:
     """Name of the kernel, a key of KERNELS."""
     config: Any
     source: str
-    """Who chose: user table, shipped table, model, default, or caller."""
+    """Who chose: user table, shipped table (a shipped row of the same problem with scales that are
+    laid out otherwise comes after one of the problem itself), model, default, or caller."""
     why: str
     """One sentence."""
     cost: Cost
@@ -316,8 +318,12 @@ def _sources(problem: Gemm, gpu: GpuModel) -> Iterator[tuple[str, list[Row]]]:
     if table is not None:
         yield "user table", table.rows(problem, gpu.name)
     key = problem_key(problem)
-    shipped = [row for row in shipped_rows(gpu.name) if row.problem == key]
-    yield "shipped table", sorted(shipped, key=lambda row: (row.seconds is None, row.seconds))
+    rows = sorted(shipped_rows(gpu.name), key=lambda row: (row.seconds is None, row.seconds))
+    yield "shipped table", [row for row in rows if row.problem == key]
+    if problem.scale in ("block", "group"):
+        like = any_scale_strides(key)
+        others = [row for row in rows if any_scale_strides(row.problem) == like]
+        yield "shipped table, where scales are laid out otherwise", others
 
 
 def _usable(

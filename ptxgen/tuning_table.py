@@ -108,6 +108,12 @@ def problem_key(problem: Gemm) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
+def any_scale_strides(key: str) -> dict[str, Any]:
+    """What a `problem_key` says, but for how the scales of blocks or groups are laid out."""
+    problem: dict[str, Any] = json.loads(key)
+    return {name: x for name, x in problem.items() if not name.endswith("_strides")}
+
+
 def text_hash(ptx: str) -> str:
     """Hash of a PTX text without comments and blank lines, which change no instruction."""
     lines = (line.split("//", 1)[0].strip() for line in ptx.splitlines())

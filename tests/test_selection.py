@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,15 @@ def test_a_measurement_of_one_shape_says_nothing_of_another(table: TuningTable) 
     table.put(row_of(other_config(), 5e-6))
     selection.forget()
     assert selection.choice(replace(PROBLEM, m=PROBLEM.m + 1)).source == "model"
+
+
+def test_a_shipped_row_serves_block_scales_in_any_layout(table: TuningTable) -> None:
+    fields: dict[str, Any] = {"scale": "block", "accumulate": "promoted"}
+    measured = Gemm(16, 2112, 7168, "e4m3", "e4m3", "bf16", **fields, scale_a_strides=(1, 16))
+    plain = Gemm(16, 2112, 7168, "e4m3", "e4m3", "bf16", **fields)
+    assert selection.choice(measured).source == "shipped table"
+    assert "laid out otherwise" in selection.choice(plain).why
+    assert selection.choice(plain).config == selection.choice(measured).config
 
 
 @pytest.mark.parametrize("shape", [(2224, 3344), (576, 7168), (7168, 2048)])
