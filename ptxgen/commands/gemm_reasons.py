@@ -62,7 +62,13 @@ def print_reasons(found: dict[str, Any]) -> None:
         "Why",
         {
             "GPU": found["gpu"],
-            "taken": found["config"] + (", the one above" if found["is_inspected"] else ""),
+            "taken": found["config"]
+            + (
+                ", the one above"
+                if found["is_inspected"]
+                else ", by a call on this GPU; the one above is what the options say, or the "
+                "default of the command line: --tile, --stages, --split-k, --store ... change it"
+            ),
             "choice": found["choice"],
         },
     )
