@@ -107,6 +107,13 @@ def test_token_steps_ask_for_swapped_operands() -> None:
     assert "_swapped16_" in done.output
 
 
+def test_rows_beyond_what_a_masked_group_holds_are_said_to_be_clamped() -> None:
+    sizes = ("--groups", "2", "--rows", "30,5", "--max-m", "24", "--n", "64", "--k", "128")
+    done = run("run", "grouped", *sizes, "--a", "e4m3", "--b", "e4m3", "--device", "emulator")
+    assert done.exit_code == 0, done.output
+    assert "30 (counts as 24), 5" in done.output
+
+
 def test_emit_gives_one_text_for_any_sizes() -> None:
     texts = {
         run("emit", "grouped", "--n", n, "--tile", "64x64", "--swap-ab", "off").output

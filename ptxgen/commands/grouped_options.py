@@ -102,9 +102,12 @@ class GroupedSelection:
     @property
     def shown(self) -> dict[str, object]:
         """The same for people."""
+        most = self.problem.m if self.problem.mode == "masked" else max(self.rows)
         return {
             "operands": "swapped: B on the MMA's rows" if self.config.swap_ab else "not swapped",
-            "rows of the groups": ", ".join(map(str, self.rows)),
+            "rows of the groups": ", ".join(
+                f"{rows} (counts as {most})" if rows > most else str(rows) for rows in self.rows
+            ),
         }
 
 
