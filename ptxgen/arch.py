@@ -8,7 +8,8 @@ SECTOR_BYTES = 32
 """What the L2 moves at once."""
 ONE_CTA_BYTES = 116 << 10
 """Shared memory of which an SM of sm_90a or sm_100a (228 KiB) has no two, so that a CTA that asks
-for it is the only such one on its SM."""
+for it is the only such one on its SM. Two CTAs that wait for each other's tensor memory, each
+holding some, would wait for ever."""
 TWO_CTAS_BYTES = 113 << 10
 """Shared memory that each of two CTAs on such an SM can have, beside the KiB that CUDA keeps."""
 

@@ -130,7 +130,6 @@ def launch(
         grid_ctas=(clusters * config.cluster_ctas, 1, 1),
         cta_threads=(CTA_THREADS, 1, 1),
         cluster_ctas=(config.cluster_ctas, 1, 1),
-        # two CTAs on an SM, each holding some of the tensor memory, would wait for each other
         dynamic_smem_bytes=max(config.smem_bytes, ONE_CTA_BYTES),
         params=tuple(params),
         buffers=operand_buffers(problem),

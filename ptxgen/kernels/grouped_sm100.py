@@ -267,7 +267,6 @@ def _launch(problem: GroupedGemm, config: Config, num_sms: int) -> Launch:
     ]
     if config.store == "tma":
         maps += d_map_params(problem, config.swapped_staging)
-    # two CTAs on an SM, each holding some of the tensor memory, would wait for each other
     smem_bytes = max(config.smem_bytes, ONE_CTA_BYTES)
     return grouped_launch(problem, config, num_sms, maps, CTA_THREADS, smem_bytes)
 
