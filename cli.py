@@ -1,7 +1,11 @@
 """The command line: registers the commands, and turns our errors into exit codes."""
 
+import os
+import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -29,6 +33,18 @@ COMMANDS: dict[str, str] = {
 """Command -> its one-line help. ptxgen/commands/NAME.py holds it, and is loaded when used."""
 
 
+class UnreadError(BaseException):
+    """Nobody reads what is printed. No OSError, which click would turn into exit code 1."""
+
+
+@contextmanager
+def _unread_noticed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise UnreadError from error
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they are used, so that help is quick."""
 
@@ -42,7 +58,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _unread_noticed():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
+        with _unread_noticed():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PtxgenError as error:
@@ -62,7 +86,7 @@ class LazyGroup(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 tool or driver missing, 4 PTX rejected, "
-    "5 wrong result or hazard, 6 deadlock.",
+    "5 wrong result or hazard, 6 deadlock. Where nobody reads what is printed, it ends by SIGPIPE.",
 )
 @click.version_option(__version__, prog_name="ptxgen", message="%(prog)s %(version)s")
 @click.pass_context
@@ -77,12 +101,25 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line, and exit with the code that the epilog documents."""
+    """Run the command line, and exit with the code that the epilog documents; or by SIGPIPE, as
+    other tools do, if nobody reads what it prints."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe in a narrow encoding gets '?' and not a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
     warnings.showwarning = _show_warning
-    group(prog_name="ptxgen")
+    try:
+        try:
+            group(prog_name="ptxgen")
+        finally:
+            sys.stdout.flush()
+    except (BrokenPipeError, UnreadError):
+        _end_by_sigpipe()
+
+
+def _end_by_sigpipe() -> None:
+    """End at once. What was to be cleaned up has been, on the exception's way here."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
 
 
 if __name__ == "__main__":

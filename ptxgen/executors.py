@@ -1,22 +1,40 @@
 """executors: where work runs that many cores or machines may share, by a short text."""
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import import_module
+from multiprocessing import active_children
 
 from ptxgen.errors import ArgumentError
 
 FORMS = "threads:N, processes:N or MODULE:ATTRIBUTE"
 
 
-def executor_of(text: str) -> Executor:
-    """The executor that `text` names; the caller shuts it down.
+@contextmanager
+def executor_of(text: str) -> Iterator[Executor]:
+    """The executor that `text` names, until the block ends. If it fails, what has not begun is
+    dropped, and processes of it end.
 
     threads:N and processes:N (N may be left out: the number of cores), or MODULE:ATTRIBUTE, an
     Executor or a function that returns one (Dask, MPI, loky, ...).
 
     Raises: ArgumentError if there is no such executor.
     """
+    others = set(active_children())
+    executor = _executor(text)
+    try:
+        yield executor
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    executor.shutdown()
+
+
+def _executor(text: str) -> Executor:
     kind, _, rest = text.partition(":")
     if kind in ("threads", "processes"):
         workers = _workers(text, rest)

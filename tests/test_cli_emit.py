@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -141,7 +142,8 @@ def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], mess
     assert result.stdout == ""
 
 
-EXAMPLE = Path(__file__).parent.parent / "docs/examples/double_tile"
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "docs/examples/double_tile"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,27 @@ def test_a_narrow_encoding_and_an_early_reader_give_no_traceback() -> None:
     )  # fmt: skip
     assert "legal configs" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "emit gemm --launch-out launch.json",
+        "inspect --help",
+        "check gemm --m 64 --n 64 --k 64 --mutate",
+    ],
+)
+def test_where_nobody_reads_a_command_ends_by_sigpipe(command: str, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "ptxgen", *command.split()], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=writer, stderr=writer, check=False,
+        timeout=60,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == -signal.SIGPIPE
+    assert os.listdir(tmp_path) == []
 
 
 def test_list_says_why_a_config_is_refused() -> None:

@@ -217,5 +217,5 @@ def test_executors_are_named_and_bad_names_refused() -> None:
     with executor_of("threads:2") as executor:
         assert executor.submit(lambda: 3).result() == 3
     for bad in ("threads:0", "threads:x", "nosuchmodule:thing", "json:dumps"):
-        with pytest.raises((ArgumentError, TypeError)):
-            executor_of(bad)
+        with pytest.raises((ArgumentError, TypeError)), executor_of(bad):
+            pass

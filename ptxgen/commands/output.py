@@ -186,6 +186,8 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
                         "another path"
                     ) from error
         yield files
+        if "-" in paths:
+            sys.stdout.buffer.flush()  # if nobody reads it, no file appears either
 
 
 def finite(value: float) -> float | None:

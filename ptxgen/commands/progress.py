@@ -1,5 +1,8 @@
 """How far slow work is, on stderr."""
 
+import _thread
+import errno
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -38,12 +41,20 @@ class Progress:
 
 @contextmanager
 def progress_shown(device: Any) -> Iterator[Progress]:
-    """Say every few seconds what the block does, and how far the emulator is."""
-    progress, ended = Progress(), threading.Event()
+    """Say every few seconds what the block does, and how far the emulator is.
+
+    Raises: BrokenPipeError in the block if nobody reads what is said.
+    """
+    progress, ended, unread = Progress(), threading.Event(), threading.Event()
 
     def show() -> None:
         while not ended.wait(PERIOD_S):
-            note(str(progress))
+            try:
+                note(str(progress))
+            except BrokenPipeError:
+                unread.set()
+                _thread.interrupt_main()
+                return
 
     if hasattr(device, "progress"):
         device.progress = progress.count
@@ -51,6 +62,10 @@ def progress_shown(device: Any) -> Iterator[Progress]:
     thread.start()
     try:
         yield progress
+    except KeyboardInterrupt:
+        if unread.is_set():
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
+        raise
     finally:
         ended.set()
         thread.join()
