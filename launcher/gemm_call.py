@@ -29,7 +29,7 @@ from ptxgen.launcher.placement import (
 from ptxgen.launcher.scale_arguments import read_scales
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import BLOCK_SCALES, LAYOUTS, Gemm
+from ptxgen.problem import LAYOUTS, Gemm
 
 
 def gemm(
@@ -130,11 +130,10 @@ def gemm(
         m_d = read_matrix(x_out, "out", "[M,N]")
         is_c = following.c is not None and _same_place(following.c, m_d)
         check_output(x_out, d_shape, d, inputs if is_c else everything)
-    if accumulate is None:
-        accumulate = "promoted" if scales.kind in BLOCK_SCALES else "fast"
+    accumulates = "auto" if accumulate is None else accumulate
     try:
         problem = Gemm(
-            m, n, k, m_a.dtype, m_b.dtype, d, layout, scales.kind, accumulate,
+            m, n, k, m_a.dtype, m_b.dtype, d, layout, scales.kind, accumulates,
             a_stride=m_a.stride, b_stride=m_b.stride, d_stride=m_d.stride if m_d else 0,
             a_alignment=m_a.alignment, b_alignment=m_b.alignment,
             d_alignment=m_d.alignment if m_d else MAX_ALIGNMENT,

@@ -21,7 +21,7 @@ from ptxgen.launcher.placement import (
 )
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import BLOCK_SCALES, SCALES
+from ptxgen.problem import SCALES
 
 SWAPS = ("auto", "on", "off")
 
@@ -155,12 +155,11 @@ def _problem(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
             "scale_a and scale_b unless it is none"
         )
-    if accumulate is None:
-        accumulate = "promoted" if kind in BLOCK_SCALES else "fast"
+    accumulates = "auto" if accumulate is None else accumulate
     try:
         problem = GroupedGemm(
             mode, count, a.shape[-2], b.shape[-2], a.shape[-1], a.dtype, b.dtype, d, kind,
-            accumulate, index, alignment, bits,
+            accumulates, index, alignment, bits,
             a_stride=stacks["a"].stride, b_stride=stacks["b"].stride,
             d_stride=d_stack.stride if d_stack else 0,
             a_group_stride=stacks["a"].group_stride, b_group_stride=stacks["b"].group_stride,

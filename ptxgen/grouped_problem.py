@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ProblemError
-from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm
+from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ class GroupedGemm:
     b: str = "e4m3"
     d: str = "bf16"
     scale: str = "none"
-    accumulate: str = "fast"
+    accumulate: str = "auto"
     index: str = "offsets"
     """contiguous: what sizes holds, see INDEXES."""
     alignment: int = 1
@@ -106,6 +106,7 @@ class GroupedGemm:
                     "32-bit; addresses are 64-bit, so strides may be larger"
                 )
         self.gemm(self.m)
+        object.__setattr__(self, "accumulate", accumulate_for(self.scale, self.accumulate))
         if self.mode == "kgrouped":
             self._check_kgrouped()
         for name in ("scale_a", "scale_b"):

@@ -25,6 +25,7 @@ SCALE_FORMATS = {"f32": 4, "ue8m0": 1, "ue8m0x4": 4}
 """Formats of block scales -> bytes of one element. ue8m0: powers of two, a byte each; ue8m0x4: four
 of them, of blocks of K that follow each other, in one int32, the first in its low byte."""
 ACCUMULATES = ("fast", "promoted")
+"""See Gemm. "auto" stands for what the scale calls for: promoted for block scales, else fast."""
 FP8 = ("e4m3", "e5m2")
 NARROW_FLOATS = (*FP8, "e2m3", "e3m2", "e2m1")
 """Formats that mix with each other in one product."""
@@ -39,6 +40,13 @@ MAX_EXTENT = (1 << 31) - 1
 """Most rows or columns: TMA coordinates are signed 32-bit numbers, and those of the other kernels
 are unsigned ones that may pass the end by less than a tile."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+
+
+def accumulate_for(scale: str, accumulate: str) -> str:
+    """`accumulate`, or what `scale` calls for if that is auto."""
+    if accumulate != "auto":
+        return accumulate
+    return "promoted" if scale in BLOCK_SCALES else "fast"
 
 
 @dataclass(frozen=True)
@@ -65,8 +73,9 @@ class Gemm:
     layout: str = "nt"
     """How A and B are stored, see LAYOUTS."""
     scale: str = "none"
-    accumulate: str = "fast"
-    """fast: the tensor core's own accumulator. promoted: FP32 sums of 128-K partial sums."""
+    accumulate: str = "auto"
+    """fast: the tensor core's own accumulator. promoted: FP32 sums of 128-K partial sums. auto
+    becomes promoted for block and group scales, which need it, else fast."""
     a_stride: int = 0
     """Elements from one stored row of A to the next; 0 = dense. Likewise b_stride, d_stride."""
     b_stride: int = 0
@@ -111,12 +120,13 @@ class Gemm:
             ("layout", LAYOUTS),
             ("scale", SCALES),
             ("scale_format", tuple(SCALE_FORMATS)),
-            ("accumulate", ACCUMULATES),
+            ("accumulate", ("auto", *ACCUMULATES)),
         ):
             if getattr(self, name) not in allowed:
                 raise ProblemError(
                     f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
                 )
+        object.__setattr__(self, "accumulate", accumulate_for(self.scale, self.accumulate))
         self._check_dtypes()
         self._check_micro_scales()
         if self.scale_format != "f32" and self.scale not in BLOCK_SCALES:

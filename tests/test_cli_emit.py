@@ -95,6 +95,7 @@ def test_launch_out_is_a_launch_of_the_text(tmp_path: Path) -> None:
         (("--layout", "tt"), "_tt_"),
         (("--scale", "rowcol"), "_rowcol_"),
         (("--accumulate", "promoted"), "_promoted_"),
+        (("--a", "e4m3", "--scale", "block"), "_block_promoted_"),
     ],
 )
 def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part: str) -> None:
@@ -119,7 +120,7 @@ def test_an_option_shows_in_the_name_of_the_config(option: tuple[str, ...], part
         (("--k", "130", "--cluster", "2"), "try a padded copy with a row stride of 136 elements"),
         (("--k", "300", "--a", "e4m3", "--scale", "block", "--accumulate", "promoted"),
          "try a padded copy with a row stride of 304 elements"),
-        (("--a", "e4m3", "--scale", "block"), "try accumulate=promoted"),
+        (("--a", "e4m3", "--scale", "block", "--accumulate", "fast"), "try accumulate=promoted"),
         (("--a", "e4m3", "--scale", "mx32"), "try arch=sm_100a"),
         (("--tile", "big"), "2 to 3 integers joined by x"),
         (("--layout", "xx"), "'xx' is not one of"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.problem import BLOCK_SCALES
+from ptxgen.problem import BLOCK_SCALES, accumulate_for
 
 MASKED_ROOM = 4096
 """Rows that a masked group has room for, as in DeepGEMM's tests."""
@@ -45,7 +45,7 @@ class GroupedKind:
     @property
     def accumulate(self) -> str:
         """promoted where scales belong to blocks of K."""
-        return "promoted" if self.scale in BLOCK_SCALES else "fast"
+        return accumulate_for(self.scale, "auto")
 
 
 KINDS: dict[str, GroupedKind] = {

@@ -136,12 +136,10 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
     else:
         rows = rows or (m // max(groups, 1),) * groups
         m = sum(-(-r // alignment) * alignment for r in rows)
-    scale = values["scale"]
     problem = GroupedGemm(
         mode, groups, m, values["n"], k, values["a"], values["b"] or values["a"],
-        "f32" if mode == "kgrouped" else values["d"], scale,
-        "promoted" if scale in BLOCK_SCALES else values["accumulate"],
-        index=values["index"], alignment=alignment, alpha=values["alpha"],
+        "f32" if mode == "kgrouped" else values["d"], values["scale"],
+        values["accumulate"], index=values["index"], alignment=alignment, alpha=values["alpha"],
         a_stride=values["a_stride"], b_stride=values["b_stride"], d_stride=values["d_stride"],
     )  # fmt: skip
     target = arch(values["arch"]).name

@@ -78,8 +78,10 @@ _PROBLEM = (
     click.option("--scale-format", type=click.Choice(list(SCALE_FORMATS)), default="f32",
                  show_default=True,
                  help="Format of block scales. ue8m0x4: four exponents in one int32."),
-    click.option("--accumulate", type=click.Choice(ACCUMULATES), default="fast", show_default=True,
-                 help="fast: in the tensor core; promoted: FP32 sums of 128-K partial sums."),
+    click.option("--accumulate", type=click.Choice(["auto", *ACCUMULATES]), default="auto",
+                 show_default=True,
+                 help="fast: in the tensor core; promoted: FP32 sums of 128-K partial sums; "
+                 "auto: promoted for --scale block and group, else fast."),
     click.option("--alpha", type=float, default=1.0, show_default=True, help="Factor of D."),
     click.option("--c", type=click.Choice(["none", *ADDENDS]), default="none", show_default=True,
                  help="Format of C, which is added; none: there is no C."),
