@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.emulator.buffers import check_sizes
 from ptxgen.grouped_operands import GroupedOperands, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
@@ -57,11 +58,13 @@ def run_grouped(
     Raises: ArgumentError, and as `Device.launch`.
     """
     check_alpha(problem)
+    emulated = device.name == "emulator"
+    if emulated:
+        check_sizes(launch.buffers)
     tell("making A and B")
     operands = make_grouped_operands(problem, sizes, data, seed, rows)
     if operands.c is not None and data != "integers":
         operands = replace(operands, c=np.zeros_like(operands.c))
-    emulated = device.name == "emulator"
     tell("running the kernel")
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
     tell("checking D")

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from ptxgen.dtypes import dtype
+from ptxgen.emulator.buffers import check_sizes
 from ptxgen.errors import EmulationError, PtxError
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
@@ -57,9 +58,10 @@ def gemm_subject(
 
     num_sms: SMs to plan a persistent grid for; None = the kernel's default.
 
-    Raises: ConfigError, ArgumentError.
+    Raises: ConfigError, ArgumentError, LaunchError.
     """
     plan = kernel.plan(problem, config, *(() if num_sms is None else (num_sms,)))
+    check_sizes(plan.launch.buffers)
     rendered = render(plan)
     contents = dict(buffer_contents(problem, make_operands(problem, data, seed)))
     return Subject(
@@ -75,9 +77,10 @@ def grouped_subject(
     """A grouped GEMM of ours; sizes: what the device reads; rows: as for `make_grouped_operands`.
     The rest as for `gemm_subject`.
 
-    Raises: ConfigError, ArgumentError.
+    Raises: ConfigError, ArgumentError, LaunchError.
     """
     plan = kernel.plan(problem, config, *(() if num_sms is None else (num_sms,)))
+    check_sizes(plan.launch.buffers)
     rendered = render(plan)
     contents = make_grouped_operands(problem, sizes, data, seed, rows).contents()
     held = {name: x.tobytes() for name, x in contents.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import dtype
-from ptxgen.emulator.buffers import initial_bytes
+from ptxgen.emulator.buffers import check_sizes, initial_bytes
 from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launch import Device, Launch
@@ -89,9 +89,11 @@ def run_gemm(
     Raises: ArgumentError, and as `Device.launch`.
     """
     check_alpha(problem)
+    emulated = device.name == "emulator"
+    if emulated:
+        check_sizes(launch.buffers)
     tell("making A and B")
     operands = make_operands(problem, data, seed)
-    emulated = device.name == "emulator"
     tell("running the kernel")
     run = run_operands(problem, operands, launch, ptx, device, launches=1 if emulated else 2)
     exact = exact or not emulated or data == "integers"
@@ -200,6 +202,8 @@ def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[st
 
     Raises: LaunchError, and as `Device.launch`.
     """
+    if device.name == "emulator":
+        check_sizes(launch.buffers)
     with ExitStack() as stack:
         addresses = {}
         for buffer in launch.buffers:

@@ -261,6 +261,22 @@ def test_no_gpu_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(group, ["run", "gemm", "--device", "gpu"]).exit_code == 3
 
 
+@pytest.mark.parametrize(
+    "command", ["run gemm --device emulator", "run grouped --device emulator", "check gemm"]
+)
+def test_more_bytes_than_the_emulator_takes_are_refused_before_they_are_made(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("trial.make_operands", "grouped_trial.make_grouped_operands",
+                  "subjects.make_operands"):  # fmt: skip
+        monkeypatch.setattr(f"ptxgen.{place}", lambda *_: pytest.fail("bytes were made"))
+    done = CliRunner().invoke(group, [*command.split(), "--d-stride", "3000000000"])
+    assert done.exit_code == 2
+    assert re.search(
+        r"at most 4294967296 bytes together, got \d+, \d+ of them in 'd'; try", done.output
+    )
+
+
 def test_a_slow_run_says_how_far_the_emulator_is(monkeypatch: pytest.MonkeyPatch) -> None:
     said: queue.Queue[str] = queue.Queue()
     monkeypatch.setattr(progress, "note", said.put)

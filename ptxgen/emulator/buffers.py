@@ -1,6 +1,7 @@
 """Contents of buffers that a run is given no data for."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,25 @@ from ptxgen.emulator.formats import encode
 from ptxgen.emulator.memory import POISON
 from ptxgen.errors import LaunchError
 from ptxgen.launch import Buffer
+
+MOST_BYTES = 4 << 30
+"""What buffers may hold together: the host keeps them, and copies to compare with. Sizes that the
+emulator can compute in a day need far less; more is a stride, or a size, that nobody meant."""
+
+
+def check_sizes(buffers: Iterable[Buffer]) -> None:
+    """Refuse buffers, each counted once, that are too large for the emulator, before they are made.
+
+    Raises: LaunchError.
+    """
+    sizes = {buffer.name: buffer.nbytes for buffer in buffers}
+    total = sum(sizes.values())
+    if total > MOST_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise LaunchError(
+            f"buffers on the emulator must hold at most {MOST_BYTES} bytes together, got {total}, "
+            f"{sizes[largest]} of them in {largest!r}; try smaller sizes or strides"
+        )
 
 
 def initial_bytes(buffer: Buffer) -> bytes:

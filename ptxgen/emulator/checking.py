@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.buffers import initial_bytes
+from ptxgen.emulator.buffers import check_sizes, initial_bytes
 from ptxgen.emulator.checker import Checker
 from ptxgen.emulator.checker_faults import report_fault
 from ptxgen.emulator.checker_report import Reporter
@@ -244,6 +244,7 @@ class _Plan:
                 f"buffers names {unknown[0]!r}, which the launch does not have; it has "
                 f"{sorted(known)}"
             )
+        check_sizes(b for n in self.launches for b in n.buffers)
         for launch in self.launches:
             for buffer in launch.buffers:
                 if buffer.name in addresses:

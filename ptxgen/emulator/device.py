@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.emulator.buffers import initial_bytes
+from ptxgen.emulator.buffers import check_sizes, initial_bytes
 from ptxgen.emulator.global_memory import GlobalMemory
 from ptxgen.emulator.image import Image, load_image
 from ptxgen.emulator.machine import Machine
@@ -136,6 +136,7 @@ def run(
             f"data names buffer {unknown[0]!r}, which the launch does not have; it has "
             f"{[b.name for b in launch.buffers]}"
         )
+    check_sizes(launch.buffers)
     addresses: dict[str, int] = {}
     for buffer in launch.buffers:
         found = given.get(buffer.name)
