@@ -247,12 +247,7 @@ def _chosen_config(problem: Gemm, gpu: GpuDevice, batch_invariant: bool) -> Any:
 
     Raises: ConfigError if no kernel serves the problem.
     """
-    from ptxgen.selection import choose, model_of
+    from ptxgen.selection import choose, known_model
 
-    try:
-        model = model_of(gpu.name, gpu.properties.num_sms)
-    except ConfigError:
-        return None
-    if model.arch != gpu.properties.arch:
-        return None
-    return choose(problem, model, batch_invariant=batch_invariant)
+    model = known_model(gpu.name, gpu.properties.num_sms, gpu.properties.arch)
+    return None if model is None else choose(problem, model, batch_invariant=batch_invariant)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, ConfigError, ProblemError
+from ptxgen.errors import ArgumentError, ProblemError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launcher.arrays import Operand, as_operand, overlaps
 from ptxgen.launcher.device import GpuDevice
@@ -316,7 +316,7 @@ def _emit(
 
     Raises: ConfigError if no kernel serves it, or the given config does not.
     """
-    from ptxgen.kernels import grouped_kernel_for, kernel_of
+    from ptxgen.kernels import kernel_of
     from ptxgen.renderer import render
 
     config, swap_ab, expected_rows = options
@@ -324,37 +324,24 @@ def _emit(
     if gpu is not None:
         arguments = (gpu.properties.num_sms,)
     if config is None:
-        arch = gpu.properties.arch if gpu is not None else "sm_90a"
-        kernel = grouped_kernel_for(problem, arch)
-        config = _chosen_config(kernel, problem, swap_ab, expected_rows, gpu)
-    kernel = kernel_of(config)
-    plan = kernel.plan(problem, config, *arguments)
+        config = _chosen_config(problem, swap_ab, expected_rows, gpu)
+    plan = kernel_of(config).plan(problem, config, *arguments)
     return render(plan), plan.launch
 
 
 def _chosen_config(
-    kernel: Any, problem: GroupedGemm, swap_ab: str, expected_rows: int | None,
-    gpu: GpuDevice | None,
-) -> Any:  # fmt: skip
-    """The config that the model of the GPU prefers; a default for a GPU that we know nothing of.
+    problem: GroupedGemm, swap_ab: str, expected_rows: int | None, gpu: GpuDevice | None
+) -> Any:
+    """The config that the model of the GPU prefers; of a GPU that we know nothing of, and of the
+    emulator, what that of DEFAULT_GPU does.
 
     Raises: ConfigError.
     """
-    from ptxgen.swap_selection import DEFAULT_GPU, choose_swap
+    from ptxgen.selection import known_model
+    from ptxgen.swap_selection import DEFAULT_GPU, config_for
 
-    if kernel.UNIT != "wgmma":
-        return kernel.default_config(problem)
-    if expected_rows is None:
-        expected_rows = {
-            "masked": -(-problem.m // 2), "batched": problem.m,
-            "contiguous": -(-problem.m // problem.groups),
-            "kgrouped": -(-problem.k // problem.groups),
-        }[problem.mode]  # fmt: skip
-    try:
-        return choose_swap(
-            problem, expected_rows, gpu.name if gpu is not None else DEFAULT_GPU, swap_ab
-        ).config
-    except ConfigError:
-        if swap_ab == "auto":
-            raise
-        return kernel.default_config(problem, swap_ab=swap_ab == "on")
+    if gpu is None:
+        return config_for(problem, expected_rows, swap_ab=swap_ab)
+    arch = gpu.properties.arch
+    model = known_model(gpu.name, gpu.properties.num_sms, arch)
+    return config_for(problem, expected_rows, arch, model or DEFAULT_GPU, swap_ab)

@@ -114,6 +114,15 @@ def model_of(device: str, num_sms: int | None = None) -> GpuModel:
     )
 
 
+def known_model(device: str, num_sms: int, arch: str) -> GpuModel | None:
+    """The same of a GPU of `arch`; None if we know no model of that name and arch."""
+    try:
+        model = model_of(device, num_sms)
+    except ConfigError:
+        return None
+    return model if model.arch == arch else None
+
+
 def choose(
     problem: Gemm, device: GpuModel | str = DEFAULT_GPU, *, batch_invariant: bool = False
 ) -> Any:

@@ -9,12 +9,13 @@ padding is free. So the choice follows from a model of both, and not from the nu
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.kernels import grouped_sm90
+from ptxgen.kernels import grouped_kernel_for, grouped_sm90, target_fields
 from ptxgen.kernels.grouped_config import COARSE_STEP, Config
 from ptxgen.kernels.grouped_operands import check_serves
 from ptxgen.layout import MMA_M, align_up
@@ -108,6 +109,38 @@ class SwapChoice:
     straight: Estimate | None
     swapped: Estimate | None
     published: tuple[Published, ...] = PUBLISHED
+
+
+def expected_rows_of(problem: GroupedGemm) -> int:
+    """Rows per group (kgrouped: of K) that are reckoned with where nobody says how many."""
+    return {
+        "masked": ceil(problem.m / 2), "batched": problem.m,
+        "contiguous": ceil(problem.m / problem.groups),
+        "kgrouped": ceil(problem.k / problem.groups),
+    }[problem.mode]  # fmt: skip
+
+
+def config_for(
+    problem: GroupedGemm,
+    expected_rows: int | None = None,
+    arch: str = grouped_sm90.TARGET,
+    device: GpuModel | str = DEFAULT_GPU,
+    swap_ab: str = "auto",
+    chosen: Mapping[str, int | str | bool] | None = None,
+) -> Any:
+    """The config of the kernel that serves `problem` on `arch`: what `choose_swap` takes, or the
+    default one of kernels for tcgen05.
+
+    expected_rows: None = `expected_rows_of`. The rest as for `choose_swap`.
+
+    Raises: ConfigError if no kernel or config serves the problem.
+    """
+    kernel = grouped_kernel_for(problem, arch)
+    if kernel.UNIT == "wgmma":
+        rows = expected_rows_of(problem) if expected_rows is None else expected_rows
+        return choose_swap(problem, rows, device, swap_ab, chosen).config
+    told = {} if swap_ab == "auto" else {"swap_ab": swap_ab == "on"}
+    return kernel.default_config(problem, **target_fields(kernel, arch), **told, **(chosen or {}))
 
 
 def choose_swap(

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_gpu import OtherGpu
 
 from ptxgen.kernels import gemm_mma, gemm_sm90, gemm_sm100, target_fields
 from ptxgen.launch import Device
 from ptxgen.launcher import DeviceArray, GpuDevice, RawArray, gemm, view
 from ptxgen.launcher.gemm_call import Wanted, _emit
-from ptxgen.launcher.properties import DeviceProperties
 from ptxgen.operands import POISON, make_operands, poisoned
 from ptxgen.problem import Gemm
 from ptxgen.quantize import numpy_dtype
@@ -204,7 +204,7 @@ def test_a_known_gpu_gets_the_config_that_selection_chooses(
 ) -> None:
     monkeypatch.setenv("PTXGEN_TUNING_TABLE", str(tmp_path / "none"))
     problem = Gemm(2048, 1024, 512, "e4m3", "e4m3")
-    _, launch = _emit(Wanted(problem), _Gpu(name, arch, num_sms))
+    _, launch = _emit(Wanted(problem), OtherGpu(name, arch, num_sms))
     assert launch.entry == str(choose(problem, model_of(name, num_sms)))
     assert launch.grid_ctas[0] <= num_sms
 
@@ -213,17 +213,7 @@ def test_a_known_gpu_gets_the_config_that_selection_chooses(
     ("arch", "kernel"), [("sm_90a", gemm_sm90), ("sm_100a", gemm_sm100), ("sm_89", gemm_mma)]
 )
 def test_an_unknown_gpu_gets_the_default_config(arch: str, kernel: Any) -> None:
-    rendered, launch = _emit(Wanted(PROBLEM), _Gpu("NVIDIA Something", arch, 20))
+    rendered, launch = _emit(Wanted(PROBLEM), OtherGpu("NVIDIA Something", arch, 20))
     fields = target_fields(kernel, arch)
     assert launch.entry == str(kernel.default_config(PROBLEM, **fields))
     assert f".target {arch}" in rendered.text
-
-
-class _Gpu(GpuDevice):
-    """A GPU of another machine, as far as its name and properties tell."""
-
-    def __init__(self, name: str, arch: str, num_sms: int) -> None:
-        self.name = name
-        self.properties = DeviceProperties(
-            name, 0, (0, 0), arch, num_sms, 0, 0, 0, 0, 0, 0, (13, 0)
-        )

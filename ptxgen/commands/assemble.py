@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import (
     TARGETS,
@@ -27,6 +28,7 @@ from ptxgen.commands.output import (
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option("-o", "--output", metavar="PATH", help="Where to write the cubin; - is stdout.")
 @click.option("--tool", type=click.Choice(["ptxas", "nvjitlink"]), help="Which assembler.")
 @click.option("--strict", is_flag=True, help="Refuse spills and C75xx notes (exit code 4).")

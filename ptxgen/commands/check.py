@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
 from ptxgen.commands.output import json_option, note, output_files, read_launch, read_text
@@ -17,6 +18,7 @@ from ptxgen.launch import Launch
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option(
     "--launch",
     "launch_paths",

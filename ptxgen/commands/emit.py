@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import output_files
@@ -14,6 +15,7 @@ from ptxgen.commands.output import output_files
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option("-o", "--output", default="-", metavar="PATH", help="Where to write; - is stdout.")
 @click.option("--launch-out", metavar="PATH", help="Write the launch description there, too.")
 def command(target: str, output: str, launch_out: str | None, **values: Any) -> None:

@@ -5,13 +5,14 @@ from collections import Counter
 from typing import Any
 
 from ptxgen.commands.output import print_facts, print_table
+from ptxgen.devices import GpuModel
 from ptxgen.problem import Gemm
 
 SHOWN = 8
 """Configs and rules that are listed for people; JSON has as many."""
 
 
-def reasons(problem: Gemm, gpu: str, config: Any) -> dict[str, Any]:
+def reasons(problem: Gemm, gpu: GpuModel, config: Any) -> dict[str, Any]:
     """How a config is chosen for `problem` on the GPU model `gpu`, as plain data.
 
     config: the one that is inspected.
@@ -29,7 +30,7 @@ def reasons(problem: Gemm, gpu: str, config: Any) -> dict[str, Any]:
         rules.setdefault(rule, refused.reason)
         counts[rule] += 1
     return {
-        "gpu": gpu,
+        "gpu": gpu.name,
         "config": str(choice.config),
         "source": choice.source,
         "choice": choice.why,
@@ -66,8 +67,8 @@ def print_reasons(found: dict[str, Any]) -> None:
             + (
                 ", the one above"
                 if found["is_inspected"]
-                else ", by a call on this GPU; the one above is what the options say, or the "
-                "default of the command line: --tile, --stages, --split-k, --store ... change it"
+                else ", by a call on this GPU, or with --config chosen; the one above is what the "
+                "options say, the rest by rule"
             ),
             "choice": found["choice"],
         },

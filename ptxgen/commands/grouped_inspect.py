@@ -3,23 +3,22 @@
 from dataclasses import asdict
 from typing import Any
 
-from ptxgen.commands.grouped_options import select_grouped
+from ptxgen.commands.grouped_options import GroupedSelection, select_grouped
 from ptxgen.commands.output import print_facts, print_json, print_table
 from ptxgen.commands.plan_report import plan_data, print_plan
 
 
-def inspect_grouped(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:
+def inspect_grouped(as_json: bool, why: bool, values: dict[str, Any]) -> None:
     """Print the plan of the grouped problem that the options describe.
 
-    why: also how the choice between swapped and not was made for the GPU model `gpu`, beside what
-    others published.
+    why: also how the choice between swapped and not was made, beside what others published.
 
     Raises: ProblemError, ConfigError, ArgumentError.
     """
     selection = select_grouped(values)
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
-    reasons = _reasons(selection, gpu) if why else None
+    reasons = _reasons(selection) if why else None
     if as_json:
         print_json(
             "ptxgen.inspection/1",
@@ -49,21 +48,22 @@ def inspect_grouped(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) 
         )
 
 
-def _reasons(selection: Any, gpu: str) -> dict[str, Any]:
+def _reasons(selection: GroupedSelection) -> dict[str, Any]:
     """How the choice is made for the selection's problem, as plain data."""
     from ptxgen.errors import ConfigError
-    from ptxgen.swap_selection import choose_swap
+    from ptxgen.swap_selection import choose_swap, expected_rows_of
 
     if selection.kernel.UNIT != "wgmma":
         raise ConfigError(
             f"--why compares operands swapped and not, and {selection.kernel.NAME} swaps unless "
             "told; try --arch sm_90a"
         )
-    expected = -(-sum(selection.rows) // len(selection.rows))
-    choice = choose_swap(selection.problem, expected, gpu, selection.swap_ab, selection.chosen)
+    problem, gpu, expected = selection.problem, selection.gpu, selection.expected_rows
+    expected = expected_rows_of(problem) if expected is None else expected
+    choice = choose_swap(problem, expected, gpu, selection.swap_ab, selection.chosen)
     return {
         "choice": choice.why,
-        "gpu": gpu,
+        "gpu": gpu.name,
         "expected_rows": expected,
         "estimates": [
             {

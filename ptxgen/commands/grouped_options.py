@@ -9,10 +9,19 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import arch
-from ptxgen.commands.options import EPILOGUE_OPTIONS, config_fields, option_of, refuse_given
+from ptxgen.commands.choice import chosen_model
+from ptxgen.commands.options import (
+    BESIDE_CHOSEN,
+    CONFIG_OPTIONS,
+    EPILOGUE_OPTIONS,
+    config_fields,
+    option_of,
+    refuse_given,
+)
+from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm, group_starts
-from ptxgen.kernels import grouped_kernel_for, target_fields
+from ptxgen.kernels import grouped_kernel_for
 from ptxgen.kernels.grouped_config import LOOPS
 from ptxgen.problem import BLOCK_SCALES
 
@@ -38,6 +47,9 @@ _GROUPED = (
     click.option("--alignment", type=click.IntRange(1),
                  help="Groups start at multiples of this (index ends and rows, kgrouped). "
                  "[default: 1; kgrouped: 16]"),
+    click.option("--expected-rows", type=click.IntRange(0),
+                 help="Rows per group that the choice of a config, and --swap-ab auto, reckon "
+                 "with. [default: the mean of --rows; --config chosen: as a call without them]"),
     click.option("--token-step", type=int,
                  help="Swapped: one main loop for each multiple of this many rows."),
     click.option("--loop", type=click.Choice(LOOPS),
@@ -61,10 +73,16 @@ class GroupedSelection:
     """Module of ptxgen.kernels that serves the arch."""
     rows: tuple[int, ...]
     """Rows of each group (kgrouped: K)."""
+    target: str
+    """The arch."""
     swap_ab: str
     """auto, on or off."""
     chosen: dict[str, int | str | bool]
     """Fields of the kernel's Config that were given, beside swap_ab."""
+    expected_rows: int | None
+    """Rows per group that the choice reckons with; None = as a call that is not told."""
+    gpu: GpuModel
+    """The GPU model that the choice is made for."""
 
     @property
     def sizes(self) -> Any:
@@ -82,16 +100,11 @@ class GroupedSelection:
 
         Raises: ConfigError if no legal config has what was given.
         """
-        if self.swap_ab != "auto":
-            return self.kernel.default_config(
-                self.problem, swap_ab=self.swap_ab == "on", **self.chosen
-            )
-        if self.kernel.UNIT != "wgmma":
-            return self.kernel.default_config(self.problem, **self.chosen)
-        from ptxgen.swap_selection import choose_swap
+        from ptxgen.swap_selection import config_for
 
-        expected = -(-sum(self.rows) // len(self.rows))
-        return choose_swap(self.problem, expected, chosen=self.chosen).config
+        return config_for(
+            self.problem, self.expected_rows, self.target, self.gpu, self.swap_ab, self.chosen
+        )
 
     @property
     def described(self) -> dict[str, object]:
@@ -111,8 +124,8 @@ class GroupedSelection:
         }
 
 
-def select_grouped(values: dict[str, Any]) -> GroupedSelection:
-    """The problem and config that a command's options describe.
+def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelection:
+    """The problem and config that a command's options describe, for `device` if it is a GPU.
 
     Raises: UsageError if an option is among them that groups do not have; ArgumentError,
     ProblemError, ConfigError.
@@ -121,6 +134,7 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
         "groups have layout nt, f32 scales, no epilogue but D = alpha * sums; try gemm, or without"
     )
     refuse_given(("layout", "scale_format", *EPILOGUE_OPTIONS), why)
+    refuse_given(("dependent_launch",), "grouped kernels have none; try gemm, or without")
     _refuse_ignored(values)
     mode, groups = values["mode"], values["groups"]
     alignment = values["alignment"] or (K_ALIGNMENT if mode == "kgrouped" else 1)
@@ -156,11 +170,22 @@ def select_grouped(values: dict[str, Any]) -> GroupedSelection:
                 f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
                 "without it"
             )
-    fixed = target_fields(kernel, target)
     if swap_ab is None and "token_step" in chosen:
         swap_ab = True  # it has no meaning otherwise
     swap = "auto" if swap_ab is None else "on" if swap_ab else "off"
-    return GroupedSelection(problem, kernel, rows, swap, {**fixed, **chosen})
+    if kernel.UNIT != "wgmma":
+        why = f"{kernel.NAME} swaps unless told, with the same tile for any rows; try without"
+        refuse_given(("expected_rows", "gpu"), why)
+    expected = values["expected_rows"]
+    if values["config_choice"] == "chosen":
+        names = {*CONFIG_OPTIONS, "token_step", "loop"} - {"swap_ab"}
+        refuse_given(names, BESIDE_CHOSEN)
+    elif expected is None:
+        expected = -(-sum(rows) // len(rows))
+    from ptxgen.swap_selection import DEFAULT_GPU
+
+    gpu = chosen_model(values["gpu"], target, device) or gpu_model(DEFAULT_GPU)
+    return GroupedSelection(problem, kernel, rows, target, swap, chosen, expected, gpu)
 
 
 def _refuse_ignored(values: dict[str, Any]) -> None:

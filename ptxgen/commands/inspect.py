@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ptxgen.arch import arch
+from ptxgen.commands.choice import choice_options, chosen_model
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import (
     TARGETS,
@@ -23,7 +24,7 @@ from ptxgen.commands.output import (
     print_table,
     read_bytes,
 )
-from ptxgen.devices import GPU_MODELS, gpu_model
+from ptxgen.devices import GpuModel
 from ptxgen.errors import ArgumentError, ConfigError
 
 
@@ -32,18 +33,16 @@ from ptxgen.errors import ArgumentError, ConfigError
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option(
     "--why",
     is_flag=True,
-    help="How the package chooses: a config for gemm, swapped or not for grouped.",
+    help="How the package chooses on --gpu: a config for gemm, swapped or not for grouped.",
 )
-@click.option("--gpu", help="GPU model that --why is about. [default: the first one of --arch]")
 @click.option("--forms", is_flag=True, help="Of PTX: count opcodes with their modifiers.")
 @click.option("--sass", is_flag=True, help="Of a cubin: print its machine code, too.")
 @json_option
-def command(
-    target: str, why: bool, gpu: str | None, forms: bool, sass: bool, as_json: bool, **values: Any
-) -> None:
+def command(target: str, why: bool, forms: bool, sass: bool, as_json: bool, **values: Any) -> None:
     """Show what is in a config, a PTX file or a cubin.
 
     Of gemm and grouped: the shared memory map, matrix descriptors, tensor maps, mbarriers and
@@ -51,50 +50,27 @@ def command(
     """
     if target in (*TARGETS, GROUPED) and (forms or sass):
         raise click.UsageError("--forms and --sass belong to a FILE")
-    if target in (*TARGETS, GROUPED):
-        if not why:
-            refuse_given(("gpu",), "is what --why is about; try --why")
-        model = _model(gpu, values["arch"]) if why else ""
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 
-        inspect_grouped(as_json, why, model, values)
+        inspect_grouped(as_json, why, values)
     elif target in TARGETS:
-        _inspect_config(as_json, why, model, values)
+        _inspect_config(as_json, why, values)
     else:
         refuse_options_of_problems(values)
-        refuse_given(("why", "gpu"), "a FILE has no config that was chosen")
+        refuse_given(("why",), "a FILE has no config that was chosen")
         _inspect_file(target, sass, forms, as_json)
 
 
-def _model(name: str | None, target: str) -> str:
-    """The GPU model that is meant.
-
-    Raises: ConfigError if there is no such model, or it is of another arch.
-    """
-    known = [model.name for model in GPU_MODELS.values() if model.arch == arch(target).name]
-    if name is None and known:
-        return known[0]
-    if name is None:
-        raise ConfigError(f"--why: no GPU model of {target} has known rates; try another --arch")
-    model = gpu_model(name)
-    if model.name not in known:
-        raise ConfigError(
-            f"--gpu {name} must be of --arch {target}: {', '.join(known) or 'none is known'}; try "
-            f"--arch {model.arch}"
-        )
-    return model.name
-
-
-def _inspect_config(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) -> None:
+def _inspect_config(as_json: bool, why: bool, values: dict[str, Any]) -> None:
     from ptxgen.commands.gemm_reasons import print_reasons, reasons
     from ptxgen.commands.plan_report import plan_data, print_plan
     from ptxgen.inspection.roofline import rooflines
 
-    selection = select(values)
+    selection = select({**values, "why": why})
     problem, config = selection.problem, selection.config
     plan = selection.kernel.plan(problem, config)
-    found = reasons(problem, gpu, config) if why else None
+    found = reasons(problem, _explained_model(values), config) if why else None
     roofs = rooflines(problem, plan.target, (config.tile_m, config.tile_n))
     if as_json:
         print_json(
@@ -127,6 +103,19 @@ def _inspect_config(as_json: bool, why: bool, gpu: str, values: dict[str, Any]) 
             for r in roofs
         ],
     )  # fmt: skip
+
+
+def _explained_model(values: dict[str, Any]) -> GpuModel:
+    """The GPU model that --why is about.
+
+    Raises: ConfigError if there is none, or it is of another arch.
+    """
+    model = chosen_model(values["gpu"], arch(values["arch"]).name)
+    if model is None:
+        raise ConfigError(
+            f"--why: no GPU model of {values['arch']} has known rates; try another --arch"
+        )
+    return model
 
 
 def _inspect_file(path: str, sass: bool, forms: bool, as_json: bool) -> None:

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import ARCHS, arch
+from ptxgen.commands.choice import chosen_model
+from ptxgen.devices import GpuModel
 from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.kernels import grouped_sm90, kernel_for, passed_over, target_fields
@@ -26,10 +28,16 @@ _OPTIONS = {
 }  # fmt: skip
 """Field of a Config -> the option that gives it; where it is not --FIELD with dashes."""
 GROUP_OPTIONS = (
-    "mode", "groups", "rows", "max_m", "index", "alignment", "token_step", "loop",
+    "mode", "groups", "rows", "max_m", "index", "alignment", "expected_rows", "token_step", "loop",
 )  # fmt: skip
 """What describes groups only, by the names of parameters."""
 EPILOGUE_OPTIONS = tuple(f.name for f in fields(Epilogue))
+CONFIG_OPTIONS = (
+    "tile", "stages", "cluster", "warpgroups", "cta_group", "swap_ab", "scheduler", "swizzle",
+    "store", "split_k", "kind",
+)  # fmt: skip
+"""What decides fields of a Config, by the names of parameters."""
+BESIDE_CHOSEN = "--config chosen takes what a call takes; try --config default, or without"
 TARGETS = ("gemm",)
 """Problems that a command takes by name."""
 
@@ -221,14 +229,24 @@ class Selection:
     """Fields of the kernel's Config that were given."""
     fixed: dict[str, str]
     """Fields of it that the arch decides."""
+    gpu: GpuModel | None = None
+    """The GPU model on which a call chooses the config; None = the default config."""
+    dependent: bool = False
+    """Whether it is launched as a dependent kernel."""
 
     @property
     def config(self) -> Any:
-        """The config: what was given, and the best of the rest.
+        """The config: what a call chooses; or what was given, and the rest by rule.
 
         Raises: ConfigError if no legal config has what was given.
         """
-        return self.kernel.default_config(self.problem, **self.fixed, **self.chosen)
+        if self.gpu is not None:
+            from ptxgen.selection import choose
+
+            config = choose(self.problem, self.gpu)
+        else:
+            config = self.kernel.default_config(self.problem, **self.fixed, **self.chosen)
+        return config.as_dependent() if self.dependent else config
 
     @property
     def described(self) -> dict[str, object]:
@@ -253,8 +271,8 @@ def epilogue_of(values: dict[str, Any]) -> Epilogue:
     return Epilogue(**{f.name: values[f.name] for f in fields(Epilogue) if f.name in values})
 
 
-def select(values: dict[str, Any]) -> Selection:
-    """The problem and config that a command's options describe.
+def select(values: dict[str, Any], device: Any = None) -> Selection:
+    """The problem and config that a command's options describe, for `device` if it is a GPU.
 
     Raises: UsageError if options of groups are among them; ProblemError, ConfigError.
     """
@@ -274,7 +292,8 @@ def select(values: dict[str, Any]) -> Selection:
         else:
             del chosen["swap_ab"]
     known = {f.name for f in fields(kernel.Config)} | ({"kind"} & set(dir(kernel.Config)))
-    for name in chosen:
+    dependent = values.get("dependent_launch", False)
+    for name in (*chosen, *(["dependent_launch"] if dependent else [])):
         if name not in known:
             passed = passed_over(problem, target).items()
             reasons = "".join(f"; {other} does not: {why}" for other, why in passed)
@@ -282,7 +301,13 @@ def select(values: dict[str, Any]) -> Selection:
                 f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
                 f"without it{reasons}"
             )
-    return Selection(problem, kernel, chosen, target_fields(kernel, target))
+    gpu = None
+    if values.get("config_choice") == "chosen":
+        refuse_given(CONFIG_OPTIONS, BESIDE_CHOSEN)
+        gpu = chosen_model(values["gpu"], target, device)
+    elif not values.get("why"):
+        refuse_given(("gpu",), "is what --config chosen is about; try --config chosen")
+    return Selection(problem, kernel, chosen, target_fields(kernel, target), gpu, dependent)
 
 
 def option_of(field: str) -> str:

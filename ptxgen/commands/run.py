@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
 from ptxgen.commands.options import (
     TARGETS,
@@ -31,6 +32,7 @@ from ptxgen.errors import ArgumentError
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option(
     "--device",
     "device_name",
@@ -115,7 +117,8 @@ def _run_gemm(
     from ptxgen.kernels import k_parts, unit_of
     from ptxgen.trial import run_gemm
 
-    selection, device = select(values), open_device(device_name, exact)
+    device = open_device(device_name, exact)
+    selection = select(values, device)
 
     def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_gemm(
@@ -133,7 +136,8 @@ def _run_grouped(
     from ptxgen.commands.trial_report import run_and_report
     from ptxgen.grouped_trial import run_grouped
 
-    selection, device = select_grouped(values), open_device(device_name, exact)
+    device = open_device(device_name, exact)
+    selection = select_grouped(values, device)
 
     def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_grouped(

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
 from ptxgen.commands.output import note
@@ -18,6 +19,7 @@ PROMPT = "(ptx) "
 @problem_options
 @grouped_options
 @config_options
+@choice_options
 @click.option("--launch", "launch_path", metavar="PATH", help="Launch description of a FILE.")
 @click.option("--break", "breakpoints", multiple=True, type=click.IntRange(1), metavar="LINE",
               help="Run to a PTX line before the first prompt.")  # fmt: skip
