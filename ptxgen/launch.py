@@ -7,7 +7,7 @@ by hand runs anybody's PTX.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
 from ptxgen.errors import LaunchError
@@ -176,6 +176,29 @@ class Launch:
             if buffer.name == name:
                 return buffer
         raise LaunchError(f"no buffer {name!r}; there are {[b.name for b in self.buffers]}")
+
+    def renamed(self, names: Mapping[str, str]) -> "Launch":
+        """The same with buffers called otherwise: `names` holds old name -> new name. One kernel's
+        output is the next one's input where both have one name.
+
+        Raises: LaunchError if there is no such buffer, or two get one name.
+        """
+        for name in names:
+            self.buffer(name)
+
+        def of(value: Any) -> Any:
+            if isinstance(value, TensorMap):
+                return replace(value, buffer=names.get(value.buffer or "", value.buffer))
+            return names.get(value, value) if isinstance(value, str) else value
+
+        return replace(
+            self,
+            params=tuple(
+                replace(p, value=of(p.value)) if p.kind in ("pointer", "tensor_map") else p
+                for p in self.params
+            ),
+            buffers=tuple(replace(b, name=of(b.name)) for b in self.buffers),
+        )
 
     def to_json(self) -> str:
         """The launch as JSON text (schema `ptxgen.launch/1`)."""

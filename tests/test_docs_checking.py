@@ -17,12 +17,15 @@ DOCS = Path(__file__).parent.parent / "docs"
 EXAMPLE = DOCS / "examples" / "double_tile.ptx"
 LAUNCH = DOCS / "examples" / "double_tile.json"
 CHECKING = (DOCS / "checking.md").read_text(encoding="utf-8")
+BLOCKS: list[tuple[str, str]] = re.findall(
+    r"^```(\w*)\n(.*?)^```$", CHECKING, re.MULTILINE | re.DOTALL
+)
+"""Language and text of each block of code."""
 
 
 def shown(command: str) -> list[str]:
     """The lines that a document shows behind `$ command`."""
-    blocks: list[str] = re.findall(r"```\n(.*?)```", CHECKING, re.DOTALL)
-    block = next(b for b in blocks if command in b)
+    block = next(code for language, code in BLOCKS if not language and command in code)
     return block.split("\n", 1)[1].splitlines()
 
 
@@ -66,6 +69,11 @@ def test_the_debugger_shows_what_is_shown() -> None:
 def test_the_launch_template_says_what_is_shown() -> None:
     _, stderr = output("check", str(EXAMPLE), "--launch-template")
     assert stderr.splitlines() == shown("--launch-template > launch.json")
+
+
+def test_the_chain_of_two_gemms_is_checked_as_shown() -> None:
+    (code,) = [code for language, code in BLOCKS if language == "python" and "renamed" in code]
+    exec(compile(code, "docs/checking.md", "exec"), {})
 
 
 def test_every_code_and_rule_is_documented() -> None:

@@ -10,7 +10,7 @@ from ptxgen.arch import arch
 from ptxgen.emulator.checking import check
 from ptxgen.epilogue import Epilogue
 from ptxgen.kernels import gemm_sm90
-from ptxgen.launch import Device, Launch, TensorMap
+from ptxgen.launch import Device, Launch
 from ptxgen.launcher import GpuDevice, PreparedCall
 from ptxgen.operands import Operands, make_operands
 from ptxgen.plans import Plan
@@ -33,30 +33,14 @@ def link_of(problem: Gemm, chosen: dict[str, Any]) -> Plan:
     return gemm_sm90.plan(problem, replace(config, dependent_launch=True), num_sms=4)
 
 
-def renamed(launch: Launch, names: dict[str, str]) -> Launch:
-    """The launch with other names for some of its buffers."""
-
-    def of(value: Any) -> Any:
-        if isinstance(value, TensorMap) and value.buffer:
-            return replace(value, buffer=names.get(value.buffer, value.buffer))
-        return names.get(value, value) if isinstance(value, str) else value
-
-    return replace(
-        launch,
-        params=tuple(replace(p, value=of(p.value)) for p in launch.params),
-        buffers=tuple(replace(b, name=of(b.name)) for b in launch.buffers),
-    )
-
-
 def chain(problem: Gemm, plan: Plan) -> tuple[tuple[Launch, Launch], Operands, dict[str, bytes]]:
     """Two launches, y = x B and z = y B, their operands, and what the buffers hold before."""
     operands = make_operands(problem, "integers")
-    first = renamed(plan.launch, {"a": "x", "d": "y"})
-    second = renamed(plan.launch, {"a": "y", "d": "z"})
+    first = plan.launch.renamed({"a": "x", "d": "y"})
+    second = plan.launch.renamed({"a": "y", "d": "z"})
     contents = dict(buffer_contents(problem, operands))
     contents["x"] = contents.pop("a")
-    buffers = tuple(replace(b, role="inout" if b.name == "y" else b.role) for b in second.buffers)
-    return (first, replace(second, buffers=buffers)), operands, contents
+    return (first, second), operands, contents
 
 
 def wanted(problem: Gemm, operands: Operands) -> Any:
@@ -119,7 +103,7 @@ def test_a_missing_wait_of_producer_or_consumers_is_found(number: int) -> None:
     problem = Gemm(136, 128, 128)
     plan = link_of(problem, {})
     (first, second), _, contents = chain(problem, plan)
-    back = renamed(second, {"z": "x"})  # the second overwrites what the first may still read
+    back = second.renamed({"z": "x"})  # the second overwrites what the first may still read
     before, *waits = render(plan).text.split("griddepcontrol.wait;")
     assert len(waits) == 2
     joints = ["griddepcontrol.wait;" if i != number else "" for i in range(2)]
