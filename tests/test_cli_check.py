@@ -1,6 +1,11 @@
 """The commands check and step."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -119,6 +124,25 @@ def test_a_gemm_of_ours_is_clean_under_strict() -> None:
     assert report["strict"] is True
     assert report["findings"] == []
     assert report["identical"] is True
+
+
+def test_a_terminal_sees_how_far_a_check_is_and_stdout_only_the_report() -> None:
+    terminal, stderr = pty.openpty()
+    command = [sys.executable, "-m", "ptxgen", "check", "gemm", *SMALL, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
+        os.close(stderr)
+        seen = b""
+        with suppress(OSError):  # Linux: EIO once nobody has the other end
+            while part := os.read(terminal, 1 << 16):
+                seen += part
+        stdout, _ = process.communicate()
+    os.close(terminal)
+    assert b"random seed 1" in seen
+    assert json.loads(stdout)["ok"]
+
+
+def test_without_a_terminal_a_check_says_nothing_on_stderr() -> None:
+    assert ptxgen("check", "gemm", *SMALL).stderr == ""
 
 
 def test_recheck_compares_every_k_step_with_numpy() -> None:

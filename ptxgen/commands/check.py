@@ -1,5 +1,6 @@
 """`ptxgen check`: look for hazards in a kernel, on the emulator."""
 
+from functools import partial
 from typing import Any
 
 import click
@@ -8,6 +9,7 @@ from ptxgen.commands.choice import choice_options
 from ptxgen.commands.grouped_options import GROUPED, grouped_options
 from ptxgen.commands.options import TARGETS, config_options, problem_options
 from ptxgen.commands.output import json_option, note, output_files, read_launch, read_text
+from ptxgen.commands.progress import bar_shown
 from ptxgen.commands.subject import exercising, subject_of
 from ptxgen.errors import DeadlockError, EmulationError, HazardError, PtxError, PtxgenError
 from ptxgen.launch import Launch
@@ -176,11 +178,12 @@ def _check(
     from ptxgen.emulator.checking import DEFAULT_SEEDS, check
     from ptxgen.emulator.options import SCHEDULES
 
-    report = check(
-        subject.ptx, [*before, subject.launch], subject.data, strict=strict,
-        schedules=schedules or SCHEDULES, seeds=seeds or DEFAULT_SEEDS, exact=exact,
-        max_seconds=seconds,
-    )  # fmt: skip
+    with bar_shown() as bar:
+        report = check(
+            subject.ptx, [*before, subject.launch], subject.data, strict=strict,
+            schedules=schedules or SCHEDULES, seeds=seeds or DEFAULT_SEEDS, exact=exact,
+            max_seconds=seconds, progress=bar.show if bar else None,
+        )  # fmt: skip
     if as_json:
         report_json(report, subject, strict)
     else:
@@ -194,15 +197,24 @@ def _check(
         raise kind(f"{len(errors)} error(s): {', '.join(dict.fromkeys(f.code for f in errors))}")
 
 
+def _run(subject: Any, options: Any, observer: Any) -> None:
+    """Run the subject once, followed by `observer`."""
+    from ptxgen.emulator import run
+
+    with bar_shown() as bar:
+        tell = partial(bar.show, f"schedule {options.schedule}") if bar else None
+        run(subject.ptx, subject.launch, subject.data, options, observer, tell)
+
+
 def _trace(subject: Any, path: str, schedule: str, seed: int) -> None:
-    from ptxgen.emulator import Options, run
+    from ptxgen.emulator import Options
     from ptxgen.timeline import Timeline
 
     timeline = Timeline(subject.ptx, subject.launch.entry)
     with output_files(path) as (file,):
         assert file is not None
         try:
-            run(subject.ptx, subject.launch, subject.data, Options(schedule, seed), timeline)
+            _run(subject, Options(schedule, seed), timeline)
         except EmulationError as error:
             note(f"the run ended with an error, up to which the timeline goes: {error}")
         file.write(timeline.to_json().encode())
@@ -211,7 +223,7 @@ def _trace(subject: Any, path: str, schedule: str, seed: int) -> None:
 
 def _recheck(subject: Any, schedule: str, seed: int, as_json: bool) -> None:
     from ptxgen.commands.output import print_facts, print_json
-    from ptxgen.emulator import Options, run
+    from ptxgen.emulator import Options
     from ptxgen.errors import ConfigError
     from ptxgen.kernels import kernel_of, unit_of
     from ptxgen.recheck import Recheck
@@ -224,7 +236,7 @@ def _recheck(subject: Any, schedule: str, seed: int, as_json: bool) -> None:
             "or run --data integers"
         )
     recheck = Recheck(subject.problem, swapped=getattr(subject.config, "swap_ab", False))
-    run(subject.ptx, subject.launch, subject.data, Options(schedule, seed), recheck)
+    _run(subject, Options(schedule, seed), recheck)
     recheck.finish()
     facts = {"config": subject.name, "schedule": f"{schedule}, seed {seed}"}
     if as_json:
@@ -245,10 +257,10 @@ def _mutate(
 
     first = subjects[0]
     scenarios = [Scenario(s.launch, s.data) for s in subjects]
-    with executor_of(executor_text) as executor:
+    with executor_of(executor_text) as executor, bar_shown() as bar:
         result = score(
             first.ptx, scenarios, executor, strict=strict, seconds=seconds,
-            progress=MutationProgress(),
+            progress=MutationProgress(bar),
         )  # fmt: skip
     if as_json:
         score_json(result, first)

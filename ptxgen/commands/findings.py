@@ -1,12 +1,12 @@
 """How findings of the checker, and mutation scores, are printed."""
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ptxgen.commands.output import note, print_facts, print_json, print_table
+from ptxgen.commands.progress import Bar
 from ptxgen.emulator.checking import Report
 from ptxgen.emulator.findings import Finding
 from ptxgen.subjects import Subject
@@ -121,7 +121,8 @@ def _replay(finding: Finding) -> str:
 class MutationProgress:
     """Says on stderr how far the mutants are, now and then, and names each that survives."""
 
-    def __init__(self) -> None:
+    def __init__(self, bar: Bar | None) -> None:
+        self._bar = bar
         self._last = time.perf_counter()
         self._caught = 0
 
@@ -129,12 +130,15 @@ class MutationProgress:
         """One more mutant has been judged."""
         self._caught += verdict.outcome == "caught"
         if verdict.outcome == "survived":
-            note(f"survived ({verdict.by}): line {verdict.mutant.name}")
+            say = note if self._bar is None else self._bar.say
+            say(f"survived ({verdict.by}): line {verdict.mutant.name}")
+        if self._bar is not None:
+            self._bar.show(f"{done} of {total} mutants, {self._caught} caught", done, total)
+            return
         now = time.perf_counter()
         if now - self._last > PROGRESS_S or done == total:
             self._last = now
-            end = "\n" if done == total or not sys.stderr.isatty() else "\r"
-            click.echo(f"{done} of {total} mutants, {self._caught} caught{end}", nl=False, err=True)
+            note(f"{done} of {total} mutants, {self._caught} caught")
 
 
 def score_json(score: "Score", subject: Subject) -> None:

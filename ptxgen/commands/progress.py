@@ -3,6 +3,7 @@
 import _thread
 import errno
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,46 @@ from ptxgen.commands.output import note
 
 PERIOD_S = 5.0
 """Silence that is broken."""
+
+
+class Bar:
+    """A line that says what is being done, how much of it is done, and how long that takes."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None)
+
+    def show(self, what: str, done: float, total: float) -> None:
+        """`what` is being done, and `done` of `total` of it is."""
+        self._progress.update(self._task, description=what, completed=done, total=total)
+
+    def say(self, text: str) -> None:
+        """Say something above the bar."""
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def bar_shown() -> Iterator[Bar | None]:
+    """A bar on stderr while the block runs; None if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as drawn:
+        yield Bar(drawn)
 
 
 class Progress:

@@ -1,6 +1,6 @@
 """`ptxgen tune`: measure configs and remember the fastest."""
 
-import sys
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +18,7 @@ from ptxgen.commands.options import (
     select,
 )
 from ptxgen.commands.output import json_option, note, output_files, print_json, print_table
+from ptxgen.commands.progress import bar_shown
 
 
 @click.command("tune")
@@ -188,39 +189,19 @@ def _merged(previous: str | None, table: Any, problems: list[Any], device: str) 
 @contextmanager
 def _progress(num_problems: int) -> Iterator[Callable[[Any], None]]:
     """A bar on stderr if that is a terminal, else a line for each problem."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    if not sys.stderr.isatty():
-        last: dict[str, int] = {"problem": -1}
-
-        def line(event: Any) -> None:
-            if event.problems_done != last["problem"]:
-                last["problem"] = event.problems_done
-                p = event.problem
-                note(f"problem {event.problems_done + 1} of {num_problems}: {p.m} x {p.n} x {p.k}")
-            if event.error:
-                note(f"  {event.config}: {event.error}")
-
-        yield line
-        return
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("{task.fields[best]}"), TimeElapsedColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("tuning", total=num_problems, best="")
-        best: dict[Any, float] = {}
+    best: dict[Any, float] = {}
+    with bar_shown() as bar:
 
         def show(event: Any) -> None:
             p = event.problem
-            if event.seconds:
-                best[p] = min(event.seconds, best.get(p, event.seconds))
-            text = f"best {best[p] * 1e6:.2f} us" if p in best else ""
-            progress.update(
-                task, completed=event.problems_done, best=text,
-                description=f"{p.m} x {p.n} x {p.k}",
-            )  # fmt: skip
+            what = f"problem {event.problems_done + 1} of {num_problems}: {p.m} x {p.n} x {p.k}"
+            if bar is None and p not in best:
+                note(what)
+            best[p] = min(event.seconds or math.inf, best.get(p, math.inf))
+            if bar is not None:
+                fastest = f", best {best[p] * 1e6:.2f} us" if best[p] < math.inf else ""
+                bar.show(what + fastest, event.problems_done, num_problems)
             if event.error:
-                console.print(f"{event.config}: {event.error}", style="yellow", markup=False)
+                (bar.say if bar else note)(f"  {event.config}: {event.error}")
 
         yield show

@@ -6,8 +6,9 @@ out_of_bounds_reads.
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,7 @@ def check(
     max_seconds: float | None = None,
     resident_clusters: int = 1,
     max_instructions: int = Options.max_instructions,
+    progress: Callable[[str, float, int], None] | None = None,
 ) -> Report:
     """Run `launch` of `ptx` under every schedule and compare the results.
 
@@ -118,7 +120,8 @@ def check(
     out_of_bounds_reads: raise, or uninitialized (global reads outside of buffers give poison).
     outputs: buffers to compare, None = all whose role is not in. max_seconds: where it is over,
     the run at hand stops and no further one begins. resident_clusters,
-    max_instructions: as in Options.
+    max_instructions: as in Options. progress: told which run is at hand, how many runs and parts of
+    runs are done, and how many there will be.
 
     Raises: ArgumentError, LaunchError, PtxError; HazardError if on_race is raise.
     """
@@ -138,11 +141,16 @@ def check(
     contents: list[dict[str, bytes]] = []
     for finding in _forms(ptx, strict):
         found[finding.key] = finding
-    for schedule, seed in [(s, n) for s in schedules for n in (seeds if s == "random" else (0,))]:
+    ways = [(s, n) for s in schedules for n in (seeds if s == "random" else (0,))]
+    for number, (schedule, seed) in enumerate(ways):
         if runs and plan.deadline is not None and time.perf_counter() > plan.deadline:
             skipped.append(f"{schedule}:{seed}")
             continue
-        run, findings, result = plan.run(schedule, seed, names)
+        tell = None
+        if progress is not None:
+            label = f"{schedule} seed {seed}" if schedule == "random" else schedule
+            tell = _teller(progress, label, number, len(ways), len(launches))
+        run, findings, result = plan.run(schedule, seed, names, tell)
         runs.append(run)
         for finding in findings:
             found.setdefault(finding.key, finding)
@@ -183,9 +191,13 @@ class _Plan:
         return tuple(found)
 
     def run(
-        self, schedule: str, seed: int, outputs: Sequence[str]
-    ) -> tuple[ScheduleRun, list[Finding], dict[str, bytes]]:
-        """One run: what it was, what was found, and the outputs if it came to its end."""
+        self, schedule: str, seed: int, outputs: Sequence[str],
+        tell: Callable[[int, int, int], None] | None = None,
+    ) -> tuple[ScheduleRun, list[Finding], dict[str, bytes]]:  # fmt: skip
+        """One run: what it was, what was found, and the outputs if it came to its end.
+
+        tell: takes the number of a launch, and how many of its clusters of how many are done.
+        """
         began = time.perf_counter()
         checker: Checker | None = None
         reporter = Reporter(self.strict, self.on_race)
@@ -209,7 +221,10 @@ class _Plan:
         error = ""
         result: dict[str, bytes] = {}
         try:
-            for launch in self.launches:
+            for number, launch in enumerate(self.launches):
+                if tell is not None:
+                    tell(number, 0, 1)
+                    device.progress = partial(tell, number)
                 device.launch(launch, self.ptx, {b.name: addresses[b.name] for b in launch.buffers})
             sizes = {b.name: b.nbytes for n in self.launches for b in n.buffers}
             result = {name: device.read(addresses[name], sizes[name]) for name in outputs}
@@ -264,6 +279,17 @@ class _Plan:
                 if raw:
                     device.write(addresses[buffer.name], raw)
         return addresses
+
+
+def _teller(
+    progress: Callable[[str, float, int], None], label: str, run: int, runs: int, launches: int
+) -> Callable[[int, int, int], None]:
+    """What tells of one run of several, from the clusters of its launches."""
+
+    def tell(launch: int, done: int, total: int) -> None:
+        progress(label, run + (launch + done / total) / launches, runs)
+
+    return tell
 
 
 def _forms(ptx: str, strict: bool) -> Iterator[Finding]:

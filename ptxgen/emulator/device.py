@@ -122,13 +122,16 @@ def run(
     data: Data | None = None,
     options: Options | None = None,
     observer: Observer | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Execute one launch of PTX text on fresh memory.
 
     `data` holds bytes or arrays by buffer name; other buffers start as their `init` says.
+    `progress` is told how many clusters of how many are done.
     Raises: LaunchError, PtxError, EmulationError.
     """
     device = EmulatorDevice(options, observer)
+    device.progress = progress
     given = data or {}
     unknown = sorted(set(given) - {b.name for b in launch.buffers})
     if unknown:
