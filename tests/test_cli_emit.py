@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -144,6 +145,32 @@ def test_a_bad_option_exits_with_2_and_says_why(arguments: tuple[str, ...], mess
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "gemm --a e4m3 --scale block --tile 64x128 --warpgroups 1",
+        "gemm --a e4m3 --tile 192x256 --warpgroups 3",
+        "gemm --a e4m3 --tile 192x256 --warpgroups 3 --stages 9",
+        "gemm --arch sm_100a --cta-group 2 --cluster 1",
+        "grouped --a e4m3 --scale block --swap-ab off --tile 64x256 --warpgroups 2",
+        "grouped --a e4m3 --swap-ab on --tile 128x192",
+        "grouped --tile 192x192 --warpgroups 3",
+    ],
+)
+def test_what_is_to_be_tried_instead_is_legal(arguments: str) -> None:
+    given = arguments.split()
+    refused = run("emit", *given)
+    assert refused.exit_code == 2
+    hint = re.search(r"; try (without )?(--[^,]*)", refused.stderr)
+    assert hint, refused.stderr
+    for option in re.findall(r"--[\w-]+", hint[2]):
+        if option in given:
+            place = given.index(option)
+            del given[place : place + 2]
+    result = run("emit", *given, *([] if hint[1] else hint[2].split()))
+    assert result.exit_code == 0, f"{refused.stderr}{result.stderr}"
 
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,6 @@
 """The options of grouped problems: how groups lie in memory, and how many rows each has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import arch
+from ptxgen.commands.advice import with_proven_hint
 from ptxgen.commands.choice import chosen_model
 from ptxgen.commands.options import (
     BESIDE_CHOSEN,
@@ -100,11 +101,23 @@ class GroupedSelection:
 
         Raises: ConfigError if no legal config has what was given.
         """
+        try:
+            return self._made(self.chosen)
+        except ConfigError as error:
+            raise with_proven_hint(error, self._made, self.chosen, option_of) from error
+
+    def _made(self, chosen: Mapping[str, Any]) -> Any:
+        """The config with some fields, which serves the problem.
+
+        Raises: ConfigError.
+        """
         from ptxgen.swap_selection import config_for
 
-        return config_for(
-            self.problem, self.expected_rows, self.target, self.gpu, self.swap_ab, self.chosen
+        config = config_for(
+            self.problem, self.expected_rows, self.target, self.gpu, self.swap_ab, chosen
         )
+        self.kernel.plan(self.problem, config)
+        return config
 
     @property
     def described(self) -> dict[str, object]:

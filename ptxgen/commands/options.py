@@ -1,7 +1,7 @@
 """The options that all commands share: which problem, and which config."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ptxgen.arch import ARCHS, arch
+from ptxgen.commands.advice import with_proven_hint
 from ptxgen.commands.choice import chosen_model
 from ptxgen.devices import GpuModel
 from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
@@ -245,8 +246,20 @@ class Selection:
 
             config = choose(self.problem, self.gpu)
         else:
-            config = self.kernel.default_config(self.problem, **self.fixed, **self.chosen)
+            try:
+                config = self._made(self.chosen)
+            except ConfigError as error:
+                raise with_proven_hint(error, self._made, self.chosen, option_of) from error
         return config.as_dependent() if self.dependent else config
+
+    def _made(self, chosen: Mapping[str, Any]) -> Any:
+        """The config with some fields, which serves the problem.
+
+        Raises: ConfigError.
+        """
+        config = self.kernel.default_config(self.problem, **self.fixed, **chosen)
+        self.kernel.plan(self.problem, config)
+        return config
 
     @property
     def described(self) -> dict[str, object]:
