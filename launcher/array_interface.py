@@ -25,18 +25,20 @@ def read(array: Any, interface: Any, name: str) -> Operand:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArgumentError(
             f"{name}: __cuda_array_interface__ must have shape, typestr and data=(pointer,"
-            f" readonly), got {interface!r}"
+            f" readonly), got {interface!r}; try ptxgen.launcher.RawArray"
         ) from error
     if interface.get("mask") is not None:
         raise ArgumentError(f"{name}: masked arrays are not supported; try filling the mask first")
     if len(typestr) < 3 or typestr[0] not in "<|" or not typestr[2:].isdigit():
-        raise ArgumentError(f"{name}: typestr {typestr!r} must be little endian, e.g. '<f4'")
+        raise ArgumentError(
+            f"{name}: typestr {typestr!r} must be little endian; try a copy that is"
+        )
     itemsize = int(typestr[2:])
     stream = interface.get("stream")
     if stream == 0:
         raise ArgumentError(
             f"{name}: stream 0 is not allowed in __cuda_array_interface__ (1 = legacy default,"
-            " 2 = per-thread default, None = no synchronisation)"
+            " 2 = per-thread default, None = no synchronisation); try 1"
         )
     return Operand(
         shape,

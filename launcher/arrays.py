@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES, NAMES_BY_NUMPY_NAME
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.launch import Device
 
 _STORAGE_BYTES = {"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "void8": 1, "void16": 2}
@@ -76,17 +76,22 @@ class RawArray:
         Raises: ArgumentError.
         """
         if isinstance(self.pointer, bool) or not 0 <= int(self.pointer) < 1 << 64:
-            raise ArgumentError(f"{name}: pointer must be a device address, got {self.pointer!r}")
+            raise ArgumentError(
+                f"{name}: pointer must be a device address, got {self.pointer!r}; try int(x)"
+            )
         kind = _format(self.dtype, name)
         shape = tuple(int(n) for n in self.shape)
         if any(n < 0 for n in shape):
-            raise ArgumentError(f"{name}: shape must have no negative extent, got {shape}")
+            raise ArgumentError(
+                f"{name}: shape must have no negative extent, got {shape}; try 0 for none"
+            )
         size = DTYPES[kind].bytes
         if self.strides is None:
             strides = dense_strides(shape, size)
         elif len(self.strides) != len(shape):
             raise ArgumentError(
-                f"{name}: must have one stride per axis of {shape}, got {tuple(self.strides)}"
+                f"{name}: must have one stride per axis of {shape}, got {tuple(self.strides)}; "
+                "try strides=None for dense ones"
             )
         else:
             strides = tuple(int(s) * size for s in self.strides)
@@ -142,7 +147,7 @@ def as_operand(array: Any, name: str, stream: int = 0) -> Operand:
         return _normalised(dlpack.read(array, name, stream))
     raise ArgumentError(
         f"{name}: must be a numpy array, an object with __dlpack__ or __cuda_array_interface__, or"
-        f" a ptxgen.launcher.RawArray, got {type(array).__name__}"
+        f" a ptxgen.launcher.RawArray, got {type(array).__name__}; try numpy.asarray(x)"
     )
 
 
@@ -243,7 +248,8 @@ def _retyped(x: Operand, dtype: str, name: str) -> Operand:
     if x.itemsize != size or (x.dtype not in _STORAGE_BYTES and x.dtype != dtype):
         raise ArgumentError(
             f"{name}: an array of {x.dtype} ({x.itemsize} bytes) cannot be viewed as {dtype}"
-            f" ({size} bytes); must be uint{8 * size}, int{8 * size} or {dtype}"
+            f" ({size} bytes); must be uint{8 * size}, int{8 * size} or {dtype}; "
+            f"try x.view(numpy.uint{8 * size}), or a dtype of {x.itemsize} bytes"
         )
     return replace(x, dtype=dtype)
 
@@ -251,5 +257,5 @@ def _retyped(x: Operand, dtype: str, name: str) -> Operand:
 def _format(dtype: str, name: str) -> str:
     known = _SPELLINGS.get(dtype, NAMES_BY_NUMPY_NAME.get(dtype, dtype))
     if known not in DTYPES:
-        raise ArgumentError(f"{name}: dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+        raise ArgumentError(not_one_of(f"{name}: dtype", dtype, DTYPES))
     return known

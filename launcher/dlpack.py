@@ -78,7 +78,7 @@ def read(array: Any, name: str, stream: int) -> Operand:
     if kind not in HOST_DEVICES + CUDA_DEVICES:
         raise ArgumentError(
             f"{name}: DLPack device type {kind} must be CPU (1), CUDA (2), pinned host (3) or"
-            " CUDA managed (13)"
+            " CUDA managed (13); try a copy on the host"
         )
     # 0 is not allowed in DLPack: the legacy default stream is called 1.
     order = None if kind in HOST_DEVICES else stream or LEGACY_STREAM
@@ -88,14 +88,15 @@ def read(array: Any, name: str, stream: int) -> Operand:
         managed = DLManagedTensorVersioned.from_address(address)
         if managed.major != MAX_VERSION[0]:
             raise ArgumentError(
-                f"{name}: DLPack {managed.major}.{managed.minor} must be version 1.x or 0.x"
+                f"{name}: DLPack {managed.major}.{managed.minor} must be version 1.x or 0.x; try a "
+                "ptxgen.launcher.RawArray"
             )
         tensor, readonly = managed.tensor, bool(managed.flags & READ_ONLY)
     elif _is_valid(capsule, b"dltensor"):
         tensor = DLManagedTensor.from_address(_get_pointer(capsule, b"dltensor")).tensor
         readonly = False
     else:
-        raise ArgumentError(f"{name}: __dlpack__ must give an unused DLPack capsule")
+        raise ArgumentError(f"{name}: __dlpack__ must give an unused DLPack capsule; try a new one")
     # Not marked as used: the capsule's own destructor then gives the memory back.
     return _operand(
         tensor, readonly, (array, capsule), name, None if kind in HOST_DEVICES else index
@@ -109,7 +110,9 @@ def _capsule(array: Any, stream: int | None, name: str) -> Any:
         except TypeError:
             return array.__dlpack__(stream=stream)  # a producer from before DLPack 1.0
     except BufferError as error:
-        raise ArgumentError(f"{name}: {type(array).__name__} cannot be shared: {error}") from error
+        raise ArgumentError(
+            f"{name}: {type(array).__name__} cannot be shared: {error}; try a copy"
+        ) from error
 
 
 def _operand(
@@ -119,7 +122,7 @@ def _operand(
     if dtype.lanes != 1 or dtype.bits % 8:
         raise ArgumentError(
             f"{name}: DLPack elements must be whole bytes and no vectors, got {dtype.bits} bits x"
-            f" {dtype.lanes} lanes"
+            f" {dtype.lanes} lanes; try a view as bytes, and ptxgen.launcher.view of it"
         )
     itemsize = dtype.bits // 8
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
@@ -161,6 +164,9 @@ def _on_host(x: Operand, name: str) -> Operand:
     try:
         dtype = np.dtype(known.numpy_name if known else x.dtype)
     except TypeError as error:
-        raise ArgumentError(f"{name}: dtype {x.dtype} is not known to numpy") from error
+        raise ArgumentError(
+            f"{name}: dtype {x.dtype} is not known to numpy; try a view as uint8, and "
+            "ptxgen.launcher.view of that"
+        ) from error
     array = np.asarray(_HostMemory(x)).view(dtype)
     return replace(x, pointer=0, host=array, readonly=not array.flags.writeable)

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxgen.epilogue import ADDENDS, D_SCALE_BLOCK, Epilogue, columns_of_d
-from ptxgen.errors import ArgumentError, ProblemError
+from ptxgen.errors import ArgumentError, ProblemError, not_one_of
 from ptxgen.launcher.arrays import Operand, as_operand
-from ptxgen.launcher.gemm_arguments import Matrix, read_matrix
+from ptxgen.launcher.gemm_arguments import Matrix, read_matrix, real_number
 
 _F32_BYTES = 4
 
@@ -41,7 +41,7 @@ def read_epilogue(
     if c is not None and beta != 0:
         matrix = _read_c(as_operand(c, "c", stream), (m, n))
         fields |= {
-            "c": matrix.dtype, "beta": 1.0 if beta is None else _number(beta),
+            "c": matrix.dtype, "beta": 1.0 if beta is None else real_number("beta", beta),
             "c_stride": matrix.stride, "c_alignment": matrix.alignment,
         }  # fmt: skip
     if bias is not None:
@@ -49,7 +49,8 @@ def read_epilogue(
         fields |= {"bias": _bias_kind(inputs["bias"], m, n), "bias_dtype": inputs["bias"].dtype}
     if d_scale is not None and d_scales is not None:
         raise ArgumentError(
-            "d_scale is given to the kernel and d_scales written by it; must be one of them"
+            "d_scale is given to the kernel and d_scales written by it; must be one of them; try "
+            "d_scales=None"
         )
     if amax is not None:
         outputs["amax"] = as_operand(amax, "amax", stream)
@@ -70,35 +71,30 @@ def read_epilogue(
         raise ArgumentError(str(error)) from error
     for name, x in outputs.items():
         if x.readonly:
-            raise ArgumentError(f"{name}: must be writable, got a read-only array")
+            raise ArgumentError(f"{name}: must be writable, got a read-only array; try a copy")
     return EpilogueOperands(epilogue, matrix, inputs, outputs)
-
-
-def _number(beta: Any) -> float:
-    try:
-        return float(beta)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"beta: must be a real number, got {beta!r}") from error
 
 
 def _read_c(x: Operand, shape: tuple[int, int]) -> Matrix:
     if x.dtype not in ADDENDS:
-        raise ArgumentError(f"c: dtype must be one of {', '.join(ADDENDS)}, got {x.dtype}")
+        raise ArgumentError(not_one_of("c: dtype", x.dtype, ADDENDS))
     matrix = read_matrix(x, "c", "[M,N]")
     if x.shape != shape:
-        raise ArgumentError(f"c: shape must be [M,N] = {shape}, got {x.shape}")
+        raise ArgumentError(
+            f"c: shape must be [M,N] = {shape}, got {x.shape}; try a view or copy of it"
+        )
     return matrix
 
 
 def _bias_kind(x: Operand, m: int, n: int) -> str:
     """column or row, by the shape: [N] or [1,N], or [M,1]."""
     if x.dtype not in ADDENDS:
-        raise ArgumentError(f"bias: dtype must be one of {', '.join(ADDENDS)}, got {x.dtype}")
+        raise ArgumentError(not_one_of("bias: dtype", x.dtype, ADDENDS))
     kinds = {(n,): "column", (1, n): "column", (m, 1): "row"}
     if x.shape not in kinds:
         raise ArgumentError(
             f"bias: shape must be [N] = ({n},) for columns, or [M,1] = ({m}, 1) for rows, got "
-            f"{x.shape}"
+            f"{x.shape}; try reshape"
         )
     steps = [s for e, s in zip(x.shape, x.strides_bytes, strict=True) if e != 1]
     if x.size > 1 and steps != [x.itemsize]:
@@ -111,17 +107,19 @@ def _bias_kind(x: Operand, m: int, n: int) -> str:
 def _check_one(x: Operand, name: str) -> None:
     if x.dtype != "f32" or x.size != 1:
         raise ArgumentError(
-            f"{name}: must be an array of one float32, got shape {x.shape} of {x.dtype}"
+            f"{name}: must be an array of one float32, got shape {x.shape} of {x.dtype}; "
+            "try numpy.zeros(1, numpy.float32)"
         )
 
 
 def _scale_strides(x: Operand, shape: tuple[int, int]) -> tuple[int, int]:
     """Elements from one row of d_scales to the next, and from one block to the next."""
     if x.dtype != "f32" or x.shape != shape:
-        hint = "; try d_scales.T" if x.shape == shape[::-1] and x.dtype == "f32" else ""
+        turned = x.shape == shape[::-1] and x.dtype == "f32"
+        hint = "d_scales.T" if turned else f"numpy.empty({shape}, numpy.float32)"
         raise ArgumentError(
             f"d_scales: must be float32 of shape [M, ceil(columns of D / {D_SCALE_BLOCK})] = "
-            f"{shape}, got shape {x.shape} of {x.dtype}{hint}"
+            f"{shape}, got shape {x.shape} of {x.dtype}; try {hint}"
         )
     if x.host is not None or not x.size:
         return 0, 0  # it is copied from dense rows

@@ -1,9 +1,10 @@
 """Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
@@ -41,8 +42,8 @@ def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
     """
     if x.dtype not in DTYPES:
         raise ArgumentError(
-            f"{name}: dtype {x.dtype} must be one of {', '.join(DTYPES)}; if its bytes are one of"
-            " these, name it: ptxgen.launcher.view(x, 'e4m3')"
+            f"{name}: dtype must be one of {', '.join(DTYPES)}, got {x.dtype}; if its bytes are"
+            " of one of these, try ptxgen.launcher.view(x, 'e4m3')"
         )
     if DTYPES[x.dtype].is_packed:
         raise ArgumentError(
@@ -50,7 +51,7 @@ def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
             " only; try ptxgen.emit for its PTX, or a cast to e4m3"
         )
     if len(x.shape) != 2:
-        raise ArgumentError(f"{name}: must be a matrix {stored}, got shape {x.shape}")
+        raise ArgumentError(f"{name}: must be a matrix {stored}, got shape {x.shape}; try reshape")
     rows, columns = x.shape
     row_bytes = x.strides_bytes[0]
     size = x.itemsize
@@ -62,7 +63,7 @@ def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
     if x.pointer % size:
         raise ArgumentError(
             f"{name}: address {x.pointer:#x} must be a multiple of {size} bytes, the size of"
-            f" {x.dtype}"
+            f" {x.dtype}; try a copy"
         )
     # The stride of a single row means nothing; one that suits TMA is as good as any.
     stride = padded if rows == 1 else row_bytes // size
@@ -85,7 +86,7 @@ def _check_strides(x: Operand, name: str, stored: str) -> None:
         if stride % x.itemsize:
             raise ArgumentError(
                 f"{name}: stride of axis {axis} must be whole elements of {x.itemsize} bytes, got"
-                f" {stride} bytes"
+                f" {stride} bytes; try a copy"
             )
     if x.strides_bytes[1] != x.itemsize:
         transposed = x.strides_bytes[0] == x.itemsize
@@ -104,7 +105,7 @@ def _check_strides(x: Operand, name: str, stored: str) -> None:
     if x.shape[0] > 1 and x.strides_bytes[0] < x.shape[1] * x.itemsize:
         raise ArgumentError(
             f"{name}: rows overlap: row stride {elements[0]} elements must be at least the"
-            f" {x.shape[1]} elements of a row"
+            f" {x.shape[1]} elements of a row; try a copy"
         )
 
 
@@ -116,17 +117,30 @@ def check_output(
     Raises: ArgumentError.
     """
     if out.shape != shape:
-        raise ArgumentError(f"out: shape must be {shape}, got {out.shape}")
+        raise ArgumentError(f"out: shape must be {shape}, got {out.shape}; try out=None")
     if out.dtype != dtype:
-        raise ArgumentError(f"out: dtype must be {dtype}, got {out.dtype}")
+        raise ArgumentError(
+            f"out: dtype must be {dtype}, got {out.dtype}; try d_dtype={out.dtype!r}"
+        )
     if out.readonly:
-        raise ArgumentError("out: must be writable, got a read-only array")
+        raise ArgumentError("out: must be writable, got a read-only array; try a copy")
     for name, x in inputs.items():
         if overlaps(out, x):
             raise ArgumentError(
                 f"out overlaps {name}: the kernel would overwrite what it still reads; try a"
                 " separate output"
             )
+
+
+def real_number(name: str, value: Any) -> float:
+    """`value` as a float.
+
+    Raises: ArgumentError if it is no real number.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name}: must be a real number, got {value!r}; try 1.0") from error
 
 
 def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
@@ -137,5 +151,5 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
     dtype = d_dtype or (out.dtype if out is not None else "bf16")
     if dtype not in _OUTPUTS:
         name = "d_dtype" if d_dtype else "out: dtype"
-        raise ArgumentError(f"{name}: must be one of {', '.join(_OUTPUTS)}, got {dtype!r}")
+        raise ArgumentError(not_one_of(f"{name}:", dtype, _OUTPUTS))
     return dtype

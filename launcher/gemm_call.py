@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.epilogue import columns_of_d
-from ptxgen.errors import ArgumentError, ConfigError, ProblemError
+from ptxgen.errors import ArgumentError, ConfigError, ProblemError, not_one_of
 from ptxgen.launch import Device
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
@@ -17,6 +17,7 @@ from ptxgen.launcher.gemm_arguments import (
     check_output,
     output_dtype,
     read_matrix,
+    real_number,
 )
 from ptxgen.launcher.placement import (
     HOST,
@@ -94,7 +95,7 @@ def gemm(
     """
     handle = stream_handle(stream)
     if layout not in LAYOUTS:
-        raise ArgumentError(f"layout: must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+        raise ArgumentError(not_one_of("layout:", layout, LAYOUTS))
     x_a, x_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
     a_stored = "[M,K]" if layout[0] == "n" else "[K,M]"
     b_stored = "[N,K]" if layout[1] == "t" else "[K,N]"
@@ -105,7 +106,7 @@ def gemm(
     if k != k_of_b:
         raise ArgumentError(
             f"K must agree: a is {a_stored}={x_a.shape} so K={k}, b is {b_stored}={x_b.shape} so"
-            f" K={k_of_b}, with layout={layout}"
+            f" K={k_of_b}, with layout={layout}; try another layout ({', '.join(LAYOUTS)}) or x.T"
         )
     scales = read_scales(scale_a, scale_b, (m, n, k), handle, scale)
     dense: dict[str, Operand] = {}
@@ -137,7 +138,7 @@ def gemm(
             a_stride=m_a.stride, b_stride=m_b.stride, d_stride=m_d.stride if m_d else 0,
             a_alignment=m_a.alignment, b_alignment=m_b.alignment,
             d_alignment=m_d.alignment if m_d else MAX_ALIGNMENT,
-            alpha=_number(alpha) * scales.factor,
+            alpha=real_number("alpha", alpha) * scales.factor,
             scale_a_strides=scales.strides("a"), scale_b_strides=scales.strides("b"),
             scale_format=scales.format,
             epilogue=following.epilogue,
@@ -169,13 +170,6 @@ def _same_place(c: Matrix, d: Matrix) -> bool:
     """Whether C and D are the same elements, which each tile reads before it writes them."""
     same = c.operand.byte_range() == d.operand.byte_range() and c.dtype == d.dtype
     return same and c.operand.strides_bytes == d.operand.strides_bytes
-
-
-def _number(alpha: Any) -> float:
-    try:
-        return float(alpha)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"alpha: must be a real number, got {alpha!r}") from error
 
 
 def _run(

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, ProblemError
+from ptxgen.errors import ArgumentError, ProblemError, not_one_of
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launcher.arrays import Operand, as_operand, overlaps
 from ptxgen.launcher.device import GpuDevice
-from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, output_dtype
+from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, output_dtype, real_number
 from ptxgen.launcher.placement import (
     HOST,
     call_on,
@@ -87,7 +87,7 @@ def grouped_gemm(
     Raises: ArgumentError, ConfigError, ToolMissingError, DriverError, EmulationError.
     """
     if swap_ab not in SWAPS:
-        raise ArgumentError(f"swap_ab: must be one of {', '.join(SWAPS)}, got {swap_ab!r}")
+        raise ArgumentError(not_one_of("swap_ab:", swap_ab, SWAPS))
     handle = stream_handle(stream)
     operands = {"a": as_operand(a, "a", handle), "b": as_operand(b, "b", handle)}
     for name, array in (("sizes", sizes), ("scale_a", scale_a), ("scale_b", scale_b)):
@@ -100,7 +100,10 @@ def grouped_gemm(
     shape = _d_shape(problem)
     if x_out is None:
         if mode == "kgrouped":
-            raise ArgumentError("out: must be given for mode=kgrouped, which adds to it")
+            raise ArgumentError(
+                "out: must be given for mode=kgrouped, which adds to it; try out=zeros of "
+                f"{shape} in float32"
+            )
         if place == HOST:
             # Rows of no group are never written: zeros are better than what was there.
             out = np.zeros(shape, numpy_dtype(d))
@@ -129,31 +132,41 @@ def _problem(
     stacked = mode in ("masked", "batched")
     for name, x, rank in (("a", a, 3 if stacked else 2), ("b", b, 2 if mode == "kgrouped" else 3)):
         if len(x.shape) != rank:
-            raise ArgumentError(f"{name}: must have {rank} axes for mode={mode}, got {x.shape}")
+            raise ArgumentError(
+                f"{name}: must have {rank} axes for mode={mode}, got {x.shape}; try reshape, or "
+                "another mode"
+            )
         if x.dtype not in DTYPES:
-            raise ArgumentError(f"{name}: dtype {x.dtype} must be one of {', '.join(DTYPES)}")
+            raise ArgumentError(not_one_of(f"{name}: dtype", x.dtype, DTYPES))
     if a.shape[-1] != b.shape[-1]:
-        raise ArgumentError(f"K must agree: a has {a.shape[-1]}, b has {b.shape[-1]}")
+        raise ArgumentError(
+            f"K must agree: a has {a.shape[-1]}, b has {b.shape[-1]}; try b with K as its last axis"
+        )
     bits = _check_sizes(sizes, mode)
     count = b.shape[0] if mode != "kgrouped" else groups
     if count is None:
         assert sizes is not None
         count = sizes.size - 1
     if groups is not None and groups != count:
-        raise ArgumentError(f"groups={groups} must agree with b, which has {count}")
+        raise ArgumentError(
+            f"groups={groups} must agree with b, which has {count}; try groups=None"
+        )
     if stacked and a.shape[0] != count:
-        raise ArgumentError(f"a has {a.shape[0]} matrices and b has {count}; they must agree")
+        raise ArgumentError(
+            f"a must have as many matrices as b, {count}, got {a.shape[0]}; try mode=contiguous "
+            "with one matrix of all rows"
+        )
     matrices = (count,) if mode == "kgrouped" else ()
     expected = (*matrices, *a.shape[:-1], b.shape[-2])
     if out is not None and out.shape != expected:
-        raise ArgumentError(f"out: shape must be {expected}, got {out.shape}")
+        raise ArgumentError(f"out: shape must be {expected}, got {out.shape}; try out=None")
     stacks = {name: _stack(x, name) for name, x in (("a", a), ("b", b))}
     d_stack = None if out is None else _stack(out, "out")
     kind = scale or _scale_kind(operands)
     if kind not in SCALES or (kind == "none") != ("scale_a" not in operands):
         raise ArgumentError(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
-            "scale_a and scale_b unless it is none"
+            "scale_a and scale_b unless it is none; try scale=None, which asks their shapes"
         )
     accumulates = "auto" if accumulate is None else accumulate
     try:
@@ -165,7 +178,8 @@ def _problem(
             a_group_stride=stacks["a"].group_stride, b_group_stride=stacks["b"].group_stride,
             d_group_stride=d_stack.group_stride if d_stack else 0,
             a_alignment=stacks["a"].alignment, b_alignment=stacks["b"].alignment,
-            d_alignment=d_stack.alignment if d_stack else MAX_ALIGNMENT, alpha=float(alpha),
+            d_alignment=d_stack.alignment if d_stack else MAX_ALIGNMENT,
+            alpha=real_number("alpha", alpha),
             **{f"{n}_strides": _scale_strides(operands, n, kind) for n in ("scale_a", "scale_b")},
         )  # fmt: skip
     except ProblemError as error:
@@ -174,7 +188,7 @@ def _problem(
         raise ArgumentError(
             f"sizes: must have {problem.sizes_length} integers for mode={mode}"
             f"{f', index={index}' if mode == 'contiguous' else ''} and {count} groups, got "
-            f"{sizes.size}"
+            f"{sizes.size}; try {_sizes_hint(problem, sizes.size)}"
         )
     _check_scales(operands, problem)
     if sizes is not None and sizes.host is not None:
@@ -185,6 +199,17 @@ def _problem(
     return problem
 
 
+def _sizes_hint(problem: GroupedGemm, got: int) -> str:
+    """What makes `got` sizes into as many as the problem has."""
+    if problem.sizes_length == problem.groups + 1 == got + 1:
+        return "offsets: numpy.concatenate([[0], numpy.cumsum(sizes)])"
+    if problem.sizes_length == problem.groups == got - 1:
+        return "sizes[1:]" if problem.mode == "contiguous" else "counts: numpy.diff(sizes)"
+    if problem.index == "rows":
+        return "numpy.repeat(numpy.arange(groups), sizes), the group of each row"
+    return "one for each group" + " and the end" * (problem.sizes_length > problem.groups)
+
+
 def _check_sizes(sizes: Operand | None, mode: str) -> int:
     """Bits of the integers of sizes.
 
@@ -192,12 +217,14 @@ def _check_sizes(sizes: Operand | None, mode: str) -> int:
     """
     if (sizes is None) != (mode == "batched"):
         must = "must not be given" if mode == "batched" else "must be given"
-        raise ArgumentError(f"sizes: {must} for mode={mode}")
+        hint = "mode=masked" if mode == "batched" else "mode=batched, which uses all rows"
+        raise ArgumentError(f"sizes: {must} for mode={mode}; try {hint}")
     if sizes is None:
         return 32
     if sizes.dtype not in ("int32", "s32", "int64") or len(sizes.shape) != 1:
         raise ArgumentError(
-            f"sizes: must be a vector of int32 or int64, got {sizes.dtype} of shape {sizes.shape}"
+            f"sizes: must be a vector of int32 or int64, got {sizes.dtype} of shape {sizes.shape}; "
+            "try sizes.astype('int32').ravel()"
         )
     if sizes.size > 1 and sizes.strides_bytes[0] != sizes.itemsize:
         raise ArgumentError("sizes: must be contiguous; try a copy")
@@ -258,12 +285,15 @@ def _check_scales(operands: dict[str, Operand], problem: GroupedGemm) -> None:
         if x is None:
             continue
         if x.dtype != "f32":
-            raise ArgumentError(f"{name}: dtype must be f32, got {x.dtype}")
+            raise ArgumentError(
+                f"{name}: dtype must be f32, got {x.dtype}; try {name}.astype('float32')"
+            )
         expected = problem.scale_shape(name)
         allowed = {expected, expected[1:]} if expected[0] == 1 else {expected}
         if x.shape not in allowed and not (problem.scale == "tensor" and x.size == expected[0]):
             raise ArgumentError(
-                f"{name}: must have shape {expected} for scale={problem.scale}, got {x.shape}"
+                f"{name}: must have shape {expected} for scale={problem.scale}, got {x.shape}; "
+                "try another scale, or reshape"
             )
         rowcol = problem.scale == "rowcol"
         if rowcol and x.size and x.host is None and x.strides_bytes[-1] != x.itemsize:
@@ -279,9 +309,9 @@ def _d_shape(problem: GroupedGemm) -> tuple[int, ...]:
 def _check_out(out: Operand, d: str, inputs: dict[str, Operand]) -> None:
     """Raises: ArgumentError if D cannot be written to `out`, whose shape is right."""
     if out.dtype != d:
-        raise ArgumentError(f"out: dtype must be {d}, got {out.dtype}")
+        raise ArgumentError(f"out: dtype must be {d}, got {out.dtype}; try d_dtype={out.dtype!r}")
     if out.readonly:
-        raise ArgumentError("out: must be writable, got a read-only array")
+        raise ArgumentError("out: must be writable, got a read-only array; try a copy")
     for name, x in inputs.items():
         if overlaps(out, x):
             raise ArgumentError(f"out overlaps {name}; try a separate output")

@@ -101,7 +101,7 @@ class PreparedCall:
         if missing:
             raise ArgumentError(
                 f"no address for buffer {missing[0]!r}; must have one for each of"
-                f" {self.block.buffer_names}, got {tuple(addresses)}"
+                f" {self.block.buffer_names}, got {tuple(addresses)}; try to add it"
             )
         return tuple(addresses[name] for name in self.block.buffer_names)
 
@@ -118,7 +118,7 @@ def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_byte
     if threads > kernel.max_cta_threads:
         raise LaunchError(
             f"{described}: {threads} threads, this kernel can have {kernel.max_cta_threads}"
-            f" (.maxntid/.reqntid, or {kernel.registers} registers per thread)"
+            f" (.maxntid/.reqntid, or {kernel.registers} registers per thread); try fewer threads"
         )
     smem = launch.dynamic_smem_bytes + kernel.static_smem_bytes
     if smem > smem_bytes:
@@ -130,7 +130,8 @@ def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_byte
         names = ", ".join(f"{p.name}={n}" for p, n in zip(launch.params, sizes, strict=True))
         raise LaunchError(
             f"{launch.entry} declares parameters of {list(kernel.param_sizes)} bytes, the launch"
-            f" passes {list(sizes)} ({names}); must agree in number and size"
+            f" passes {list(sizes)} ({names}); must agree in number and size; try what the text "
+            "declares"
         )
 
 

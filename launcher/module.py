@@ -71,7 +71,8 @@ class Module:
         result = driver.cuModuleGetFunction(self.handle, entry.encode())
         if int(result[0]) == int(driver.CUresult.CUDA_ERROR_NOT_FOUND):
             raise LaunchError(
-                f"the module has no entry {entry!r}; there are {', '.join(self._names()) or 'none'}"
+                f"the module has no entry {entry!r}; there are "
+                f"{', '.join(self._names()) or 'none'}; try one of them"
             )
         handle = check("cuModuleGetFunction", result, f"entry {entry}")
         attribute = driver.CUfunction_attribute

@@ -46,16 +46,19 @@ def pack_scalar(param: Param) -> bytes:
     low, high = (-(1 << 8 * size - 1), 1 << 8 * size - 1) if signed else (0, 1 << 8 * size)
     value = param.value
     if isinstance(value, bool):
-        raise LaunchError(f"parameter {param.name}: must be a {param.kind} integer, got {value}")
+        raise LaunchError(
+            f"parameter {param.name}: must be a {param.kind} integer, got {value}; try 1 or 0"
+        )
     try:
         number = operator.index(value)
     except TypeError:
         raise LaunchError(
-            f"parameter {param.name}: must be a {param.kind} integer, got {value!r}"
+            f"parameter {param.name}: must be a {param.kind} integer, got {value!r}; try int"
         ) from None
     if not low <= number < high:
         raise LaunchError(
-            f"parameter {param.name}: {param.kind} must be in {low}..{high - 1}, got {number}"
+            f"parameter {param.name}: {param.kind} must be in {low}..{high - 1}, got {number}; "
+            "try a wider kind"
         )
     return number.to_bytes(size, "little", signed=signed)
 
@@ -67,14 +70,15 @@ def _pack_f32(param: Param) -> bytes:
         number = float(param.value)
     except TypeError:
         raise LaunchError(
-            f"parameter {param.name}: must be an f32 number, got {param.value!r}"
+            f"parameter {param.name}: must be an f32 number, got {param.value!r}; try float"
         ) from None
     try:
         return struct.pack("<f", number)
     except OverflowError:
         if math.isfinite(number):
             raise LaunchError(
-                f"parameter {param.name}: {number} is beyond the largest f32 (3.4028235e38)"
+                f"parameter {param.name}: must be at most the largest f32, 3.4028235e38, got "
+                f"{number}; try inf"
             ) from None
         raise
 
@@ -84,7 +88,8 @@ def _hexadecimal(param: Param) -> bytes:
         return bytes.fromhex(param.value)
     except (TypeError, ValueError):
         raise LaunchError(
-            f"parameter {param.name}: bytes must be hexadecimal text, got {param.value!r}"
+            f"parameter {param.name}: bytes must be hexadecimal text, got {param.value!r}; try "
+            "x.hex()"
         ) from None
 
 
@@ -97,7 +102,7 @@ def _check_extent(param: Param, buffer: Buffer) -> None:
     if end > buffer.nbytes:
         raise LaunchError(
             f"parameter {param.name}: the tensor map reaches byte {end} of buffer {buffer.name!r},"
-            f" which has {buffer.nbytes} bytes"
+            f" which has {buffer.nbytes} bytes; try smaller dims or strides, or a larger buffer"
         )
 
 
@@ -162,7 +167,7 @@ class ParameterBlock:
         if len(addresses) != len(self._addresses):
             raise ArgumentError(
                 f"the launch has {len(self._addresses)} buffers {self.buffer_names}, got"
-                f" {len(addresses)} addresses"
+                f" {len(addresses)} addresses; try one for each, in this order"
             )
         known = self._addresses
         for index, address in enumerate(addresses):

@@ -79,7 +79,7 @@ def _chosen_device(device: Any) -> Device:
         given: Device = device
         return given
     raise ArgumentError(
-        f"device: must be 'emulator', a GPU index, a Device or None, got {device!r}"
+        f"device: must be 'emulator', a GPU index, a Device or None, got {device!r}; try 0"
     )
 
 
@@ -90,7 +90,9 @@ def new_device_array(shape: tuple[int, ...], d: str, target: Device, stream: int
     """
     if isinstance(target, GpuDevice):
         return DeviceArray(target, shape, d, stream)
-    raise ArgumentError(f"out: must be given for arrays in the memory of {target.name}")
+    raise ArgumentError(
+        f"out: must be given for arrays in the memory of {target.name}; try a RawArray"
+    )
 
 
 def numpy_dtype(name: str) -> Any:

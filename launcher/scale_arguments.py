@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK
 
@@ -57,7 +57,7 @@ def read_scales(
     Raises: ArgumentError.
     """
     if scale not in (None, *KINDS):
-        raise ArgumentError(f"scale: must be one of {', '.join(KINDS)}, got {scale!r}")
+        raise ArgumentError(not_one_of("scale:", scale, KINDS))
     numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
     factor = math.prod(float(x) for x in numbers)
     arrays = {
@@ -137,7 +137,7 @@ def _fitting_kind(a: Operand, b: Operand, sizes: tuple[int, int, int], form: str
     raise ArgumentError(
         f"scale_a of shape {a.shape} and scale_b of shape {b.shape} fit no kind of scale for"
         f" M={m}, N={n}, K={k}: must be one element each (tensor), ({m},) and ({n},) (rowcol), or"
-        f" {matrices}"
+        f" {matrices}; try ptxgen.quantize, which makes them"
     )
 
 
@@ -149,17 +149,21 @@ def _check_element(x: Operand, name: str) -> None:
         )
     if x.pointer % x.itemsize:
         raise ArgumentError(
-            f"{name}: address {x.pointer:#x} must be a multiple of {x.itemsize} bytes"
+            f"{name}: address {x.pointer:#x} must be a multiple of {x.itemsize} bytes; try a copy"
         )
 
 
 def _check_vector(x: Operand, name: str, letter: str, length: int, kind: str) -> None:
     if not _is_vector(x):
-        raise ArgumentError(f"{name}: must be a vector for scale={kind}, got shape {x.shape}")
+        raise ArgumentError(
+            f"{name}: must be a vector for scale={kind}, got shape {x.shape}; try ravel()"
+        )
     if x.size != length:
         must = "1 element" if kind == "tensor" else f"{letter}={length} elements"
         other = "" if kind == "tensor" else " (or both scales one)"
-        raise ArgumentError(f"{name}: must have {must}{other}, got shape {x.shape}")
+        raise ArgumentError(
+            f"{name}: must have {must}{other}, got shape {x.shape}; try reshape, or another scale"
+        )
     steps = [s for n, s in zip(x.shape, x.strides_bytes, strict=True) if n != 1]
     if x.size > 1 and steps != [_F32_BYTES]:
         raise ArgumentError(
@@ -170,11 +174,11 @@ def _check_vector(x: Operand, name: str, letter: str, length: int, kind: str) ->
 def _check_matrix(x: Operand, name: str, kind: str, expected: tuple[int, int]) -> None:
     if x.shape != expected:
         rows = {"scale_a": "M", "scale_b": f"ceil(N/{SCALE_BLOCK})" if kind == "block" else "N"}
-        hint = f"; try {name}.T" if x.shape == expected[::-1] else ""
+        hint = f"{name}.T" if x.shape == expected[::-1] else "another scale, or quantize_blocks"
         per_element = SCALE_BLOCK * (4 if _FORMATS[x.dtype] == "ue8m0x4" else 1)
         raise ArgumentError(
             f"{name}: must have shape [{rows[name]}, ceil(K/{per_element})] = {expected} for"
-            f" scale={kind}, got {x.shape}{hint}"
+            f" scale={kind}, got {x.shape}; try {hint}"
         )
     for axis, (extent, stride) in enumerate(zip(x.shape, x.strides_bytes, strict=True)):
         # a step over four blocks of exponents is a 32-bit parameter, too

@@ -22,7 +22,7 @@ def stream_handle(stream: Any) -> int:
     if stream is None:
         return 0
     if isinstance(stream, bool):
-        raise ArgumentError(f"stream must be a handle or a stream object, got {stream}")
+        raise ArgumentError(f"stream must be a handle or a stream object, got {stream}; try None")
     if isinstance(stream, int):
         return _checked(stream, "stream")
     protocol = getattr(stream, "__cuda_stream__", None)
@@ -40,11 +40,11 @@ def stream_handle(stream: Any) -> int:
             return _checked(value, f"stream.{attribute}")
     raise ArgumentError(
         f"stream must be None, an int handle, an object with __cuda_stream__ or CuPy's stream,"
-        f" got {type(stream).__name__}"
+        f" got {type(stream).__name__}; try its integer handle"
     )
 
 
 def _checked(handle: int, what: str) -> int:
     if not 0 <= handle < 1 << 64:
-        raise ArgumentError(f"{what} must be a CUstream handle (0..2^64-1), got {handle}")
+        raise ArgumentError(f"{what} must be a CUstream handle (0..2^64-1), got {handle}; try None")
     return handle

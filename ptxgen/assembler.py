@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ptxgen.assembly_log import EntryUsage, Message, read_messages, read_usage
-from ptxgen.errors import AssemblyError, ConfigError, ToolMissingError
+from ptxgen.errors import AssemblyError, ConfigError, ToolMissingError, not_one_of
 from ptxgen.rejections import explain
 from ptxgen.toolchain import INSTALL_PTXAS, Ptxas, choose_ptxas, find_ptxas
 
@@ -134,7 +134,7 @@ def plan_assembly(ptx: str, arch: str | None = None, tool: str | None = None) ->
     target = normalise_arch(arch or _directive(ptx, "target", r"\w+"))
     version = _directive(ptx, "version", r"\d+\.\d+")
     if tool not in (None, "ptxas", "nvjitlink"):
-        raise ConfigError(f"assembler must be ptxas or nvjitlink, got {tool!r}")
+        raise ConfigError(not_one_of("assembler", tool, ("ptxas", "nvjitlink")))
     line = _setmaxnreg_line(ptx)
     if tool is None and (
         line is not None or next(find_ptxas(), None) is not None or nvjitlink_version() is None
@@ -162,7 +162,7 @@ def normalise_arch(name: str) -> str:
     """
     match = re.fullmatch(r"(?:sm_?)?(\d{2,3})([af]?)", name.strip().lower())
     if match is None:
-        raise ConfigError(f"arch must read like sm_90a, got {name!r}")
+        raise ConfigError(f"arch must read like sm_90a, got {name!r}; try sm_90a")
     return f"sm_{match[1]}{match[2]}"
 
 

@@ -128,7 +128,10 @@ def clear() -> int:
         except FileNotFoundError:  # another process was quicker
             continue
         except OSError as error:
-            raise OutputPathError(f"cannot remove {path}: {error.strerror}") from error
+            raise OutputPathError(
+                f"cannot remove {path}: {error.strerror}; try its owner, or another "
+                "PTXGEN_CACHE_DIR"
+            ) from error
         removed += 1
     return removed
 

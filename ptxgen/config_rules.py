@@ -23,11 +23,22 @@ def check_values(config: Any, allowed: Mapping[str, Collection[Any]], beside: st
         value = getattr(config, name)
         # True == 1, so that a bool would pass for a number.
         if value not in values or (type(value) is bool and True not in map(_only_bool, values)):
-            raise ConfigError(f"{name}={value!r} must be {_shown(values)}{beside}")
+            raise ConfigError(
+                f"{name}={value!r} must be {_shown(values)}{beside}; try {name}="
+                f"{_nearest(value, values)}"
+            )
 
 
 def _only_bool(value: Any) -> bool:
     return isinstance(value, bool)
+
+
+def _nearest(value: Any, values: Collection[Any]) -> Any:
+    """The number among `values` that is nearest to `value`; else the first of them."""
+    numbers = [x for x in values if isinstance(x, int | float) and not isinstance(x, bool)]
+    if numbers and isinstance(value, int | float):
+        return min(numbers, key=lambda x: abs(x - value))
+    return next(iter(values))
 
 
 def _shown(values: Collection[Any]) -> str:

@@ -245,7 +245,9 @@ class Debugger(Stepper):
         at = bisect_left(self._code, line)
         if line < 1 or at == len(self._code):
             last = self._code[-1] if self._code else 0
-            raise ArgumentError(f"there are instructions up to line {last} of the text, got {line}")
+            raise ArgumentError(
+                f"there are instructions up to line {last} of the text, got {line}; try list"
+            )
         found = self._code[at]
         if found != line:
             self.write(f"line {line} has no instruction; the next one is at {found}")

@@ -41,7 +41,7 @@ class MatrixDescriptor:
             if value % 16 or not 0 <= value <= ADDRESS_MASK:
                 raise ConfigError(
                     f"{name} of a matrix descriptor must be a multiple of 16 up to {ADDRESS_MASK}, "
-                    f"got {value}"
+                    f"got {value}; try {min(value & ~15, ADDRESS_MASK & ~15)}"
                 )
             word |= (value >> 4) << shift
         return word

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, not_one_of
 
 
 @dataclass(frozen=True)
@@ -52,4 +52,4 @@ def gpu_model(name: str) -> GpuModel:
     for model in sorted(GPU_MODELS.values(), key=lambda g: -len(g.name)):
         if model.name in name:
             return model
-    raise ConfigError(f"GPU model {name!r} is not known; must be one of {', '.join(GPU_MODELS)}")
+    raise ConfigError(not_one_of("GPU model", name, GPU_MODELS))

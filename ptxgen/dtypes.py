@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ProblemError
+from ptxgen.errors import ProblemError, not_one_of
 
 
 @dataclass(frozen=True)
@@ -80,5 +80,5 @@ def dtype(name: str) -> Dtype:
     """
     found = DTYPES.get(name)
     if found is None:
-        raise ProblemError(f"dtype {name!r} is not known; must be one of {', '.join(DTYPES)}")
+        raise ProblemError(not_one_of("dtype", name, DTYPES))
     return found

@@ -23,7 +23,8 @@ def make_plan(
     kernel = kernel_of(config)
     if arch is not None and arch not in kernel.TARGETS:
         raise ConfigError(
-            f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}"
+            f"config of {kernel.NAME} is for {', '.join(kernel.TARGETS)}, got arch={arch}; try "
+            "config=None"
         )
     return kernel.plan(problem, config, num_sms)  # type: ignore[no-any-return]
 

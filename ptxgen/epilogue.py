@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from numbers import Real
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError
+from ptxgen.errors import ProblemError, not_one_of
 
 ACTIVATIONS = ("none", "gelu", "gelu_tanh", "silu", "swiglu")
 BIASES = ("none", "column", "row")
@@ -63,13 +63,11 @@ class Epilogue:
             ("d_scale", D_SCALES),
         ):
             if getattr(self, name) not in allowed:
-                raise ProblemError(
-                    f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
-                )
+                raise ProblemError(not_one_of(name, getattr(self, name), allowed))
         if isinstance(self.beta, bool) or not isinstance(self.beta, Real):
-            raise ProblemError(f"beta must be a real number, got {self.beta!r}")
+            raise ProblemError(f"beta must be a real number, got {self.beta!r}; try 1.0")
         if not math.isfinite(self.beta) or abs(self.beta) > 3.4e38:
-            raise ProblemError(f"beta={self.beta} must be a finite float32")
+            raise ProblemError(f"beta={self.beta} must be a finite float32; try a smaller one")
         if self.c != "none" and self.gated:
             raise ProblemError(
                 f"c={self.c} with activation={self.activation}: C is added before the activation, "
@@ -101,7 +99,8 @@ class Epilogue:
         if self.gated and n % (2 * GATE_COLUMNS):
             raise ProblemError(
                 f"n={n} with activation={self.activation} must be a multiple of "
-                f"{2 * GATE_COLUMNS}: {GATE_COLUMNS} gates and {GATE_COLUMNS} values in turns"
+                f"{2 * GATE_COLUMNS}: {GATE_COLUMNS} gates and {GATE_COLUMNS} values in turns; "
+                f"try n={n + -n % (2 * GATE_COLUMNS)}"
             )
         if self.d_scale != "none" and dtype(d).bytes != 1:
             raise ProblemError(f"d_scale={self.d_scale} needs an 8-bit d, got d={d}; try d=e4m3")

@@ -3,6 +3,17 @@
 A message says what is wrong, what must hold, what was got, and what to try.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def not_one_of(what: str, got: object, allowed: Iterable[object]) -> str:
+    """The message that `what` is none of the values `allowed`, with the one that is most like it,
+    or the first, to try."""
+    names = [str(name) for name in allowed]
+    like = [*get_close_matches(str(got), names, n=1), *names, "without"]
+    return f"{what} must be one of {', '.join(names) or 'none'}, got {got!r}; try {like[0]}"
+
 
 class PtxgenError(Exception):
     """Anything that ptxgen reports. `exit_code` is what the command line exits with."""

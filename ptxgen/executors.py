@@ -46,7 +46,9 @@ def _executor(text: str) -> Executor:
     try:
         found = getattr(import_module(kind), rest)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ArgumentError(f"executor {text!r} must be {FORMS}: {error}") from error
+        raise ArgumentError(
+            f"executor {text!r} must be {FORMS}: {error}; try processes:4"
+        ) from error
     try:
         made = found if isinstance(found, Executor) else found()
     except TypeError as error:
@@ -56,7 +58,8 @@ def _executor(text: str) -> Executor:
         ) from error
     if not isinstance(made, Executor):
         raise ArgumentError(
-            f"executor {text!r} must be a concurrent.futures.Executor, got {type(made).__name__}"
+            f"executor {text!r} must be a concurrent.futures.Executor, got {type(made).__name__}; "
+            "try processes:4"
         )
     return made
 

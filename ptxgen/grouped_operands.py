@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.grouped_problem import GroupedGemm, group_starts
 from ptxgen.operands import EXACT_SUM, KINDS, POISON, with_strides
 from ptxgen.problem import FP8, SCALE_BLOCK
@@ -50,7 +50,8 @@ def device_sizes(problem: GroupedGemm, rows: Sequence[int]) -> Array | None:
     """
     if len(rows) != problem.groups:
         raise ArgumentError(
-            f"rows must hold {problem.groups} numbers, one per group, got {len(rows)}"
+            f"rows must hold {problem.groups} numbers, one per group, got {len(rows)}; "
+            f"try groups={len(rows)}"
         )
     kind = np.int64 if problem.index_bits == 64 else np.int32
     if problem.mode == "batched":
@@ -66,7 +67,9 @@ def device_sizes(problem: GroupedGemm, rows: Sequence[int]) -> Array | None:
     by_offsets = problem.mode == "contiguous" and problem.index == "offsets"
     starts, end = group_starts(rows, 1 if by_offsets else problem.alignment)
     if end > limit:
-        raise ArgumentError(f"groups of {list(rows)} end at {end}, {what}={limit}")
+        raise ArgumentError(
+            f"groups of {list(rows)} must end by {what}={limit}, got {end}; try {what}={end}"
+        )
     if by_offsets or problem.mode == "kgrouped":
         return np.asarray([*starts, end], kind)
     if problem.index == "ends":
@@ -90,7 +93,7 @@ def make_grouped_operands(
     Raises: ArgumentError if `kind` is not one of those.
     """
     if kind not in KINDS:
-        raise ArgumentError(f"data={kind!r} must be one of {', '.join(KINDS)}")
+        raise ArgumentError(not_one_of("data", kind, KINDS))
     rng = np.random.default_rng(seed)
     values = [_values(problem, getattr(problem, f"{operand}_shape"), kind, rng) for operand in "ab"]
     if problem.mode == "kgrouped" and rows is not None:

@@ -7,10 +7,11 @@ CUDA graph serves any routing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError
+from ptxgen.errors import ProblemError, not_one_of
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for
 
 if TYPE_CHECKING:
@@ -92,18 +93,22 @@ class GroupedGemm:
         """
         for name, allowed in (("mode", MODES), ("index", INDEXES), ("index_bits", (32, 64))):
             if getattr(self, name) not in allowed:
-                raise ProblemError(
-                    f"{name}={getattr(self, name)!r} must be one of {', '.join(map(str, allowed))}"
-                )
+                raise ProblemError(not_one_of(name, getattr(self, name), allowed))
+        for name in ("groups", "alignment"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise ProblemError(f"{name} must be an integer, got {value!r}; try 1")
         if not 1 <= self.groups <= MAX_GROUPS:
-            raise ProblemError(f"groups={self.groups} must be from 1 to {MAX_GROUPS}")
+            raise ProblemError(
+                f"groups={self.groups} must be from 1 to {MAX_GROUPS}; try several calls"
+            )
         if self.alignment < 1:
-            raise ProblemError(f"alignment={self.alignment} must be at least 1")
+            raise ProblemError(f"alignment={self.alignment} must be at least 1; try 1")
         for name in ("m", "n", "k"):
             if getattr(self, name) >= MAX_COORDINATE:
                 raise ProblemError(
                     f"{name}={getattr(self, name)} must be below 2^31, since TMA coordinates are "
-                    "32-bit; addresses are 64-bit, so strides may be larger"
+                    "32-bit; addresses are 64-bit, so strides may be larger; try several calls"
                 )
         self.gemm(self.m)
         object.__setattr__(self, "accumulate", accumulate_for(self.scale, self.accumulate))
@@ -117,22 +122,24 @@ class GroupedGemm:
             if rows > 1 and self.stride(operand) < columns:
                 raise ProblemError(
                     f"{operand}_stride={self.stride(operand)} must be at least the row length "
-                    f"{columns}"
+                    f"{columns}; try 0, which is dense"
                 )
             needed = (rows - 1) * self.stride(operand) + columns
             if groups > 1 and rows and columns and self.group_stride(operand) < needed:
                 raise ProblemError(
                     f"{operand}_group_stride={self.group_stride(operand)} must be at least the "
-                    f"{needed} elements of one group"
+                    f"{needed} elements of one group; try 0, which is dense"
                 )
 
     def _check_kgrouped(self) -> None:
         if self.d != "f32":
-            raise ProblemError(f"kgrouped adds to D in float32, so d must be f32, got {self.d}")
+            raise ProblemError(
+                f"kgrouped adds to D in float32, so d must be f32, got {self.d}; try d=f32"
+            )
         if self.scale not in ("none", "group"):
             raise ProblemError(
                 f"kgrouped takes scale=none or scale=group (1 x 128 on both operands), got "
-                f"{self.scale}"
+                f"{self.scale}; try scale=group"
             )
 
     @property

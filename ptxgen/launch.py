@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, Protocol, get_args, get_origin, get_type_hints
 
-from ptxgen.errors import LaunchError
+from ptxgen.errors import LaunchError, not_one_of
 
 SCHEMA = "ptxgen.launch/1"
 
@@ -57,12 +57,11 @@ class Buffer:
         """
         if not 0 <= self.nbytes <= MAX_BUFFER_BYTES:
             raise LaunchError(
-                f"buffer {self.name}: nbytes must be in 0..{MAX_BUFFER_BYTES}, got {self.nbytes}"
+                f"buffer {self.name}: nbytes must be in 0..{MAX_BUFFER_BYTES}, got {self.nbytes}; "
+                "try a smaller problem"
             )
         if self.role not in ROLES:
-            raise LaunchError(
-                f"buffer {self.name}: role must be one of {', '.join(ROLES)}, got {self.role!r}"
-            )
+            raise LaunchError(not_one_of(f"buffer {self.name}: role", self.role, ROLES))
 
 
 @dataclass(frozen=True)
@@ -132,40 +131,46 @@ class Launch:
         for what in ("grid_ctas", "cta_threads", "cluster_ctas"):
             value = getattr(self, what)
             if len(value) != 3 or any(v < 1 for v in value):
-                raise LaunchError(f"{what} must be three integers >= 1, got {value}")
+                raise LaunchError(f"{what} must be three integers >= 1, got {value}; try (1, 1, 1)")
         if any(v > most for v, most in zip(self.grid_ctas, MAX_GRID_CTAS, strict=True)):
-            raise LaunchError(f"grid_ctas must be at most {MAX_GRID_CTAS}, got {self.grid_ctas}")
+            raise LaunchError(
+                f"grid_ctas must be at most {MAX_GRID_CTAS}, got {self.grid_ctas}; try fewer"
+            )
         if math.prod(self.cluster_ctas) > MAX_CLUSTER_CTAS:
             raise LaunchError(
-                f"cluster_ctas must hold at most {MAX_CLUSTER_CTAS} CTAs, got {self.cluster_ctas}"
+                f"cluster_ctas must hold at most {MAX_CLUSTER_CTAS} CTAs, got "
+                f"{self.cluster_ctas}; try fewer"
             )
         if math.prod(self.cta_threads) > MAX_CTA_THREADS:
             raise LaunchError(
-                f"cta_threads must be at most {MAX_CTA_THREADS} in all, got {self.cta_threads}"
+                f"cta_threads must be at most {MAX_CTA_THREADS} in all, got {self.cta_threads}; "
+                "try fewer"
             )
         if self.dynamic_smem_bytes < 0:
-            raise LaunchError(f"dynamic_smem_bytes must be >= 0, got {self.dynamic_smem_bytes}")
-        for grid, cluster in zip(self.grid_ctas, self.cluster_ctas, strict=True):
+            raise LaunchError(
+                f"dynamic_smem_bytes must be >= 0, got {self.dynamic_smem_bytes}; try 0"
+            )
+        pairs = tuple(zip(self.grid_ctas, self.cluster_ctas, strict=True))
+        for grid, cluster in pairs:
             if grid % cluster:
                 raise LaunchError(
                     f"grid_ctas={self.grid_ctas} must be a multiple of cluster_ctas="
-                    f"{self.cluster_ctas} in every dimension; a grid is counted in CTAs"
+                    f"{self.cluster_ctas} in every dimension; a grid is counted in CTAs; try "
+                    f"{tuple(-(-g // c) * c for g, c in pairs)}"
                 )
         names = [b.name for b in self.buffers]
         if len(set(names)) != len(names):
-            raise LaunchError(f"buffer names must differ, got {names}")
+            raise LaunchError(f"buffer names must differ, got {names}; try one buffer for each")
         for param in self.params:
             if param.kind not in PARAM_KINDS:
                 raise LaunchError(
-                    f"parameter {param.name}: kind {param.kind!r} must be one of {PARAM_KINDS}"
+                    not_one_of(f"parameter {param.name}: kind", param.kind, PARAM_KINDS)
                 )
             used = param.value if param.kind == "pointer" else None
             if param.kind == "tensor_map":
                 used = param.value.buffer
             if used is not None and used not in names:
-                raise LaunchError(
-                    f"parameter {param.name} names buffer {used!r}, which is not one of {names}"
-                )
+                raise LaunchError(not_one_of(f"buffer of parameter {param.name}", used, names))
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called `name`.
@@ -175,7 +180,7 @@ class Launch:
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
-        raise LaunchError(f"no buffer {name!r}; there are {[b.name for b in self.buffers]}")
+        raise LaunchError(not_one_of("buffer", name, [b.name for b in self.buffers]))
 
     def renamed(self, names: Mapping[str, str]) -> "Launch":
         """The same with buffers called otherwise: `names` holds old name -> new name. One kernel's
@@ -213,14 +218,18 @@ class Launch:
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
-            raise LaunchError(f"launch description is not JSON: {error}") from error
+            raise LaunchError(
+                f"launch description is not JSON: {error}; try check FILE "
+                "--launch-template, which prints one to fill in"
+            ) from error
         if not isinstance(data, dict):
             raise LaunchError(
-                f"launch description must be a JSON object, got {type(data).__name__}"
+                f"launch description must be a JSON object, got {type(data).__name__}; try "
+                "check FILE --launch-template, which prints one to fill in"
             )
         schema = data.pop("schema", SCHEMA)
         if schema != SCHEMA:
-            raise LaunchError(f"launch schema must be {SCHEMA!r}, got {schema!r}")
+            raise LaunchError(f"launch schema must be {SCHEMA!r}, got {schema!r}; try {SCHEMA!r}")
         params = []
         for index, item in enumerate(_items(data, "params")):
             where = f"params[{index}]"
@@ -240,19 +249,19 @@ class Launch:
 def _items(data: dict[str, Any], key: str) -> list[Any]:
     items = data.get(key, [])
     if not isinstance(items, list):
-        raise LaunchError(f"{key} must be a list, got {type(items).__name__}")
+        raise LaunchError(f"{key} must be a list, got {type(items).__name__}; try []")
     return items
 
 
 def _build(kind: type, data: Any, where: str) -> Any:
     """Make the dataclass `kind` from a JSON object, lists becoming tuples."""
     if not isinstance(data, dict):
-        raise LaunchError(f"{where}: must be an object, got {type(data).__name__}")
+        raise LaunchError(f"{where}: must be an object, got {type(data).__name__}; try {{...}}")
     hints = get_type_hints(kind)
     known = set(hints)
     unknown = sorted(set(data) - known)
     if unknown:
-        raise LaunchError(f"{where}: unknown key {unknown[0]!r}; must be one of {sorted(known)}")
+        raise LaunchError(not_one_of(f"{where}: each key", unknown[0], sorted(known)))
     missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in data]
     if missing:
         raise LaunchError(
@@ -262,11 +271,13 @@ def _build(kind: type, data: Any, where: str) -> Any:
     for key, value in data.items():
         if not _is_of(value, hints[key]):
             must = _MUST.get(hints[key], "a list of integers")
-            raise LaunchError(f"{where}: {key} must be {must}, got {value!r}")
+            raise LaunchError(f"{where}: {key} must be {must}, got {value!r}; try {_TRY[must]}")
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
 
 
 _MUST = {str: "text", int: "an integer", bool: "true or false", str | None: "text or null"}
+_TRY = {"text": '""', "an integer": "0", "true or false": "false", "text or null": "null",
+        "a list of integers": "[1, 1, 1]"}  # fmt: skip
 
 
 def _is_of(value: Any, hint: Any) -> bool:

@@ -5,7 +5,7 @@ Source: PTX ISA 9.0, "Block Scaling" of tcgen05.mma and "Block Scaling for mma.s
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, not_one_of
 from ptxgen.problem import MICRO_SCALES
 
 
@@ -45,10 +45,10 @@ def check_micro_kind(kind: str, a: str, b: str, scale: str) -> None:
     Raises: ConfigError.
     """
     if kind not in MICRO_KINDS:
-        raise ConfigError(f"kind={kind!r} must be one of {', '.join(MICRO_KINDS)}")
+        raise ConfigError(not_one_of("kind", kind, MICRO_KINDS))
     known = MICRO_KINDS[kind]
     if scale not in known.scales:
-        raise ConfigError(f"kind={kind} has no scale={scale}; must be {' or '.join(known.scales)}")
+        raise ConfigError(not_one_of(f"scale of kind={kind}", scale, known.scales))
     if known.is_fp4 and (a, b) != ("e2m1", "e2m1"):
         raise ConfigError(
             f"kind={kind} multiplies e2m1 with e2m1, got {a} with {b}; try kind=mxf8f6f4"

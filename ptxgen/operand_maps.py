@@ -136,7 +136,7 @@ def _check_addresses(
         if kind.packed_bytes(stride) >= MAX_STRIDE_BYTES:
             raise ConfigError(
                 f"{name} has a {what} of {kind.packed_bytes(stride)} bytes; TMA needs less than "
-                "2^40"
+                "2^40; try a smaller stride"
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.problem import BLOCK_SCALES, FP8, MICRO_SCALES, SCALE_BLOCK, Gemm
 from ptxgen.quantize import (
     cast,
@@ -56,7 +56,7 @@ def make_operands(problem: Gemm, kind: str = "random", seed: int = 0) -> Operand
     Raises: ArgumentError if `kind` is not one of these.
     """
     if kind not in KINDS:
-        raise ArgumentError(f"data={kind!r} must be one of {', '.join(KINDS)}")
+        raise ArgumentError(not_one_of("data", kind, KINDS))
     rng = np.random.default_rng(seed)
     if kind == "integers":
         return _with_epilogue(problem, _integers(problem, rng), rng, kind)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, Epilogue, columns_of_d
-from ptxgen.errors import ProblemError
+from ptxgen.errors import ProblemError, not_one_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,18 +101,20 @@ class Gemm:
         for name in ("m", "n", "k", "a_stride", "b_stride", "d_stride"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
-                raise ProblemError(f"{name} must be an integer, got {value!r}")
+                raise ProblemError(f"{name} must be an integer, got {value!r}; try int({name})")
             object.__setattr__(self, name, int(value))
             if value < 0:
-                raise ProblemError(f"{name} must be >= 0, got {value}")
+                raise ProblemError(f"{name} must be >= 0, got {value}; try 0")
             if int(value) > MAX_EXTENT and not name.endswith("stride"):
-                raise ProblemError(f"{name}={value} must be at most {MAX_EXTENT}")
+                raise ProblemError(
+                    f"{name}={value} must be at most {MAX_EXTENT}; try several calls"
+                )
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real):
-            raise ProblemError(f"alpha must be a real number, got {self.alpha!r}")
+            raise ProblemError(f"alpha must be a real number, got {self.alpha!r}; try 1.0")
         if math.isfinite(self.alpha) and abs(self.alpha) > FLOAT32_MAX:
             raise ProblemError(
                 f"alpha={self.alpha:g} (with scales that are numbers) must be at most "
-                f"{FLOAT32_MAX:.8g}, as the kernels take it as float32"
+                f"{FLOAT32_MAX:.8g}, as the kernels take it as float32; try a smaller one"
             )
         for name in ("a", "b", "d"):
             dtype(getattr(self, name))
@@ -123,16 +125,14 @@ class Gemm:
             ("accumulate", ("auto", *ACCUMULATES)),
         ):
             if getattr(self, name) not in allowed:
-                raise ProblemError(
-                    f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}"
-                )
+                raise ProblemError(not_one_of(name, getattr(self, name), allowed))
         object.__setattr__(self, "accumulate", accumulate_for(self.scale, self.accumulate))
         self._check_dtypes()
         self._check_micro_scales()
         if self.scale_format != "f32" and self.scale not in BLOCK_SCALES:
             raise ProblemError(
                 f"scale_format={self.scale_format} is one of block scales; scale must be "
-                f"{' or '.join(BLOCK_SCALES)}, got {self.scale}"
+                f"{' or '.join(BLOCK_SCALES)}, got {self.scale}; try scale_format=f32"
             )
         self.epilogue.check_d(self.d, self.n)
         for name in ("scale_a", "scale_b"):
@@ -144,19 +144,21 @@ class Gemm:
             if stride and stride < columns:
                 raise ProblemError(
                     f"{name}_stride={stride} must be at least the row length {columns} "
-                    f"(elements from one stored row of {name.upper()} to the next)"
+                    f"(elements from one stored row of {name.upper()} to the next); try 0, which "
+                    "is dense"
                 )
 
     def _check_dtypes(self) -> None:
         if not any(self.a in group and self.b in group for group in PAIRS):
             raise ProblemError(
                 f"dtypes a={self.a}, b={self.b} must be bf16 with bf16, f16 with f16, tf32 with "
-                f"tf32, any two of {', '.join(NARROW_FLOATS)}, or any two of {', '.join(INTEGERS)}"
+                f"tf32, any two of {', '.join(NARROW_FLOATS)}, or any two of "
+                f"{', '.join(INTEGERS)}; try b={self.a}"
             )
         other = "e4m3" if self.a in INTEGERS else "s32"
         outputs = [name for name in OUTPUTS if name != other]
         if self.d not in outputs:
-            raise ProblemError(f"d={self.d} of {self.a} x {self.b} must be {', '.join(outputs)}")
+            raise ProblemError(not_one_of(f"d of {self.a} x {self.b}", self.d, outputs))
         changes = [f"scale={self.scale}"] if self.scale != "none" else []
         changes += [f"alpha={self.alpha}"] if self.alpha != 1.0 else []
         changes += [str(self.epilogue)] if self.epilogue != Epilogue() else []
@@ -173,7 +175,7 @@ class Gemm:
         if self.a not in formats or self.b not in formats:
             raise ProblemError(
                 f"scale={self.scale} needs a and b from {', '.join(formats)}, got a={self.a} and "
-                f"b={self.b}"
+                f"b={self.b}; try a={formats[0]} and b={formats[0]}"
             )
 
     @property

@@ -3,6 +3,8 @@
 A scale is what the stored value must be multiplied with: x is about q * scale.
 """
 
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +12,7 @@ import numpy as np
 
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import GATE_COLUMNS
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 
 Array = np.ndarray[Any, Any]
 
@@ -47,8 +49,10 @@ def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
     formats (their range is wide enough, and products of their largest values overflow). A zero x
     gets scale 1.
 
-    Raises: ArgumentError if x holds NaN or infinity.
+    Raises: ArgumentError if x is no array of real numbers, or holds NaN or infinity; ProblemError
+    if there is no dtype `name`.
     """
+    x = _array(x)
     scale = _scale(np.max(np.abs(x), initial=0.0), name)
     return cast(np.asarray(x, np.float64) / scale, name), scale.reshape(1).astype(np.float32)
 
@@ -56,7 +60,8 @@ def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
 def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
     """x of shape [rows, k] -> (q of dtype `name`, float32 scales of shape [rows]).
 
-    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix of real numbers, or holds NaN or infinity, or blocks
+    have no size or their scales no format; ProblemError if there is no dtype `name`.
     """
     x = _matrix(x)
     scale = _scale(np.max(np.abs(x), axis=1, initial=0.0), name)
@@ -71,9 +76,11 @@ def quantize_blocks(
     Scales have shape [ceil(rows / rows_per_scale), ceil(k / k_per_scale)]: 1 x 128 blocks for
     activations, 128 x 128 for weights. A zero block gets scale 1.
 
-    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix of real numbers, or holds NaN or infinity, or blocks
+    have no size or their scales no format; ProblemError if there is no dtype `name`.
     """
     x = _matrix(x)
+    _check_blocks(scale_name, ("f32", "ue8m0"), rows_per_scale, k_per_scale)
     rows, k = x.shape
     missing = (-rows % rows_per_scale, -k % k_per_scale)
     padded = np.pad(np.abs(x), ((0, missing[0]), (0, missing[1])))
@@ -128,9 +135,11 @@ def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tu
     scale_name: ue8m0 - the power of two above amax / largest, so that nothing saturates; ue4m3 -
     amax / largest, rounded. A zero block gets scale 1.
 
-    Raises: ArgumentError if x is no matrix, or holds NaN or infinity.
+    Raises: ArgumentError if x is no matrix of real numbers, or holds NaN or infinity, or blocks
+    have no size or their scales no format; ProblemError if there is no dtype `name`.
     """
     x = _matrix(x)
+    _check_blocks(scale_name, SCALE_FORMATS, k_per_scale)
     rows, k = x.shape
     padded = np.pad(np.abs(x), ((0, 0), (0, -k % k_per_scale)))
     blocks = padded.reshape(rows, padded.shape[1] // k_per_scale, k_per_scale)
@@ -144,11 +153,41 @@ def quantize_micro(x: Array, name: str, k_per_scale: int, scale_name: str) -> tu
     return cast(np.asarray(x, np.float64) / full, name), scales
 
 
+def _array(x: Any) -> Array:
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"quantisation needs an array on the host, got {type(x).__name__}: {error}; try "
+            "x.get() of CuPy, x.cpu() of torch"
+        ) from error
+    if array.dtype.kind not in "fiub" and not hasattr(ml_dtypes, array.dtype.name):
+        raise ArgumentError(
+            f"quantisation needs real numbers, got dtype {array.dtype}; try "
+            "numpy.asarray(x, numpy.float32)"
+        )
+    return array
+
+
 def _matrix(x: Any) -> Array:
-    matrix = np.asarray(x)
+    matrix = _array(x)
     if matrix.ndim != 2:
-        raise ArgumentError(f"quantisation by rows or blocks needs [rows, k], got {matrix.shape}")
+        raise ArgumentError(
+            f"quantisation by rows or blocks needs [rows, k], got {matrix.shape}; try reshape"
+        )
     return matrix
+
+
+def _check_blocks(scale_name: str, formats: Iterable[str], *sizes: Any) -> None:
+    """Raises: ArgumentError if a block has no size, or scales have another format."""
+    if scale_name not in formats:
+        raise ArgumentError(not_one_of("scale_name", scale_name, formats))
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise ArgumentError(
+                f"blocks must have whole numbers of rows and of k, 1 or more, got {size!r}; try "
+                "rows_per_scale=1, k_per_scale=128"
+            )
 
 
 def _scale(amax: Any, name: str) -> Array:

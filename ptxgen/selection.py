@@ -182,7 +182,9 @@ def invariant_sums(problem: Gemm, gpu: GpuModel) -> Sums:
             excess.setdefault(sums, []).append(seconds / min(best.values()))
     for_all = {sums: prod(x) for sums, x in excess.items() if len(x) == len(INVARIANT_M)}
     if not for_all:
-        raise ConfigError(f"no way of summing K serves every M with {problem}")
+        raise ConfigError(
+            f"no way of summing K serves every M with {problem}; try batch_invariant=False"
+        )
     return min(for_all, key=lambda sums: for_all[sums])
 
 
@@ -302,12 +304,15 @@ def _choice(problem: Gemm, gpu: GpuModel, environment: Environment, sums: Sums |
     if not ranked:
         raise ConfigError(
             f"no config of {module.NAME} serves {problem}; the first of {len(refused)} refusals: "
-            f"{refused[0].reason if refused else 'none was tried'}"
+            f"{refused[0].reason if refused else 'none was tried; try another problem'}"
         )
     if sums:
         ranked = [entry for entry in ranked if sums_of(entry.config, problem) == sums]
     if not ranked:
-        raise ConfigError(f"no config sums K in the way that all M with {problem} share")
+        raise ConfigError(
+            f"no config sums K in the way that all M with {problem} share; try "
+            "batch_invariant=False"
+        )
     best = ranked[0]
     return Choice(
         module.NAME, best.config, "model",

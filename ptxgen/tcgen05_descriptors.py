@@ -58,7 +58,7 @@ class SmemDescriptor:
             if value % 16 or not 0 <= value <= ADDRESS_MASK:
                 raise ConfigError(
                     f"{name} of a shared-memory descriptor must be a multiple of 16 up to "
-                    f"{ADDRESS_MASK}, got {value}"
+                    f"{ADDRESS_MASK}, got {value}; try {min(value & ~15, ADDRESS_MASK & ~15)}"
                 )
             word |= (value >> 4) << shift
         return word

@@ -110,7 +110,9 @@ def check_alpha(problem: Gemm | GroupedGemm) -> None:
     Raises: ArgumentError.
     """
     if not math.isfinite(problem.alpha):
-        raise ArgumentError(f"alpha must be finite for a result to be checked, got {problem.alpha}")
+        raise ArgumentError(
+            f"alpha must be finite for a result to be checked, got {problem.alpha}; try 1"
+        )
 
 
 def run_operands(

@@ -158,8 +158,8 @@ class TuningTable:
                 connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise ArgumentError(
-                f"tuning table {path} cannot be used: {error}; set PTXGEN_TUNING_TABLE to a file "
-                "that can be written"
+                f"tuning table {path} cannot be used: {error}; try PTXGEN_TUNING_TABLE=PATH of a "
+                "file that can be written"
             ) from error
 
     @classmethod
@@ -218,13 +218,18 @@ def read_rows(text: str) -> list[Row]:
     try:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
-            raise ArgumentError(f"tuned table has schema {data['schema']!r}, must be {SCHEMA!r}")
+            raise ArgumentError(
+                f"tuned table has schema {data['schema']!r}, must be {SCHEMA!r}; try "
+                "tune --export with this version"
+            )
         return [
             Row(**{**row, "problem": _compact(row["problem"]), "config": _compact(row["config"])})
             for row in data["rows"]
         ]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ArgumentError(f"tuned table is not of schema {SCHEMA}: {error!r}") from error
+        raise ArgumentError(
+            f"tuned table is not of schema {SCHEMA}: {error!r}; try tune --export"
+        ) from error
 
 
 def write_rows(rows: Iterable[Row]) -> str:

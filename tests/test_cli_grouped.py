@@ -149,7 +149,7 @@ def test_step_runs_a_grouped_kernel_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rows", "3,0"], "2 numbers"),
+        (["--rows", "3,0"], "got 2; try --groups 2"),
         (["--rows", "3,x,1,1"], "3,x,1,1"),
         (["--mode", "batched", "--max-m", "24"], "batched groups all have m=24"),
         (["--groups", "0", "--rows", "1"], "groups=0"),

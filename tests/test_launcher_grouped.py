@@ -99,10 +99,12 @@ def test_batched_groups_with_scales_of_rows_and_columns_are_exact() -> None:
     [
         ({"sizes": None}, "sizes: must be given"),
         ({"sizes": np.asarray([1, 2], np.int32)}, "must have 4 integers"),
+        ({"sizes": np.asarray([0, 1, 2, 3, 4], np.int32)}, "got 5; try counts: numpy.diff(sizes)"),
+        ({"alpha": "x"}, "alpha: must be a real number"),
         ({"sizes": np.asarray([1, 2, 3, 4], np.float32)}, "int32 or int64"),
         ({"mode": "batched"}, "sizes: must not be given"),
         ({"mode": "contiguous"}, "a: must have 2 axes"),
-        ({"b": np.zeros((3, 128, 256), E4M3)}, "a has 4 matrices and b has 3"),
+        ({"b": np.zeros((3, 128, 256), E4M3)}, "a must have as many matrices as b, 3, got 4"),
         ({"b": np.zeros((4, 128, 128), E4M3)}, "K must agree"),
         ({"scale_a": np.ones((4, 24, 1), np.float32), "scale_b": np.ones((4, 1, 2), np.float32)},
          "scale_a: must have shape (4, 24, 2)"),

@@ -38,7 +38,7 @@ def test_a_scalar_has_the_bytes_of_its_kind(kind: str, value: Any, packed: str) 
         ("u32", 1.0, "must be a u32 integer, got 1.0"),
         ("u32", True, "must be a u32 integer, got True"),
         ("f32", "1", "must be an f32 number"),
-        ("f32", 1e39, "beyond the largest f32"),
+        ("f32", 1e39, "at most the largest f32"),
         ("bytes", "zz", "must be hexadecimal"),
     ],
 )

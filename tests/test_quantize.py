@@ -41,6 +41,19 @@ def test_what_no_scale_holds_is_refused(quantise: Quantise, value: float, messag
         quantise(np.full((3, 200), value), "e4m3")
 
 
+@pytest.mark.parametrize("quantise", ALL)
+@pytest.mark.parametrize("x", [[["a"]], [[1, 2], [3]], [[1j]], [[None]]], ids=str)
+def test_only_real_numbers_are_quantised(quantise: Quantise, x: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"quantisation needs .*; try"):
+        quantise(x, "e4m3")
+
+
+@pytest.mark.parametrize("fields", [(0,), (1.5,), ((1, 128),), (1, -1), (1, 128, "f16")], ids=str)
+def test_blocks_have_a_size_and_scales_a_format(fields: tuple[Any, ...]) -> None:
+    with pytest.raises(ArgumentError, match="; try"):
+        quantize_blocks(np.ones((3, 200)), "e4m3", *fields)
+
+
 @pytest.mark.parametrize("quantise", BY_ROWS_OR_BLOCKS)
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 4)])
 def test_only_matrices_have_rows_and_blocks(quantise: Quantise, shape: tuple[int, ...]) -> None:

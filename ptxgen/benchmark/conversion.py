@@ -60,11 +60,13 @@ def load_peer_table(path: Path) -> PeerTable:
             if row.get("groups", 1) == 1
         }
     except OSError as error:
-        raise ArgumentError(f"cannot read the peer table {path}: {error.strerror}") from error
+        raise ArgumentError(
+            f"cannot read the peer table {path}: {error.strerror}; try another --peer-table"
+        ) from error
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ArgumentError(
             f"{path} is not a peer table: must be an object with rows of peer, m, n, k and us, "
-            f"got {error!r}"
+            f"got {error!r}; try benchmarks/peers/h200.json"
         ) from error
     return PeerTable(path.name, times, grouped, copy)
 

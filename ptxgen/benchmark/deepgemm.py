@@ -149,7 +149,10 @@ def load_cubins(folder: Path) -> Cubins:
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         if index["schema"] != SCHEMA:
-            raise ArgumentError(f"{path}: schema must be {SCHEMA!r}, got {index['schema']!r}")
+            raise ArgumentError(
+                f"{path}: schema must be {SCHEMA!r}, got {index['schema']!r}; try "
+                "benchmarks/deepgemm_cubins.py again"
+            )
         kernels: dict[str, list[Compiled]] = {}
         for entry in sorted(index["kernels"], key=lambda entry: int(entry["rank"])):
             launch = Launch.from_json(json.dumps(entry["launch"]))
@@ -162,7 +165,7 @@ def load_cubins(folder: Path) -> Cubins:
         ) from error
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ArgumentError(
-            f"{path} must be what benchmarks/deepgemm_cubins.py writes: {error!r}"
+            f"{path} must be what benchmarks/deepgemm_cubins.py writes: {error!r}; try it again"
         ) from error
     return Cubins(source, kernels)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.problem import BLOCK_SCALES, accumulate_for
 
@@ -133,7 +133,7 @@ def grouped_set(name: str) -> GroupedSet:
     Raises: ArgumentError if there is none.
     """
     if name not in SETS:
-        raise ArgumentError(f"set {name!r} is not known; must be one of {', '.join(SETS)}")
+        raise ArgumentError(not_one_of("set", name, SETS))
     return SETS[name]
 
 
@@ -147,9 +147,7 @@ def cases_of(names: tuple[str, ...], kinds: tuple[str, ...] = ()) -> list[Groupe
         members = grouped_set(name)
         for kind_name in kinds or (members.kind,):
             if kind_name not in KINDS:
-                raise ArgumentError(
-                    f"kind {kind_name!r} is not known; must be one of {', '.join(KINDS)}"
-                )
+                raise ArgumentError(not_one_of("kind", kind_name, KINDS))
             kind = KINDS[kind_name]
             found += [_case(members, kind, *shape) for shape in members.shapes]
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from ptxgen.benchmark.method import Contender
 from ptxgen.benchmark.replay import Stopwatch, calls_per_graph
 from ptxgen.benchmark.workload import Workload
-from ptxgen.errors import ArgumentError, PtxgenError
+from ptxgen.errors import ArgumentError, PtxgenError, not_one_of
 from ptxgen.operands import Operands
 from ptxgen.problem import FP8, Gemm
 
@@ -238,7 +238,6 @@ def chosen_peers(names: Sequence[str]) -> list[Peer]:
         members = GROUPS.get(name, (name,))
         for member in members:
             if member not in PEERS:
-                known = ", ".join((*GROUPS, *PEERS))
-                raise ArgumentError(f"peer {name!r} is not known; must be one of {known}")
+                raise ArgumentError(not_one_of("peer", name, (*GROUPS, *PEERS)))
             found[member] = PEERS[member]
     return list(found.values())

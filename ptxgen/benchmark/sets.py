@@ -5,7 +5,7 @@ A set is a list of shapes (m, n, k); a kind says of what: formats, scales, accum
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.problem import BLOCK_SCALES, Gemm
 
 Shape = tuple[int, int, int]
@@ -102,7 +102,7 @@ def bench_set(name: str) -> BenchSet:
     Raises: ArgumentError if there is none.
     """
     if name not in SETS:
-        raise ArgumentError(f"set {name!r} is not known; must be one of {', '.join(SETS)}")
+        raise ArgumentError(not_one_of("set", name, SETS))
     return SETS[name]
 
 
@@ -112,7 +112,7 @@ def kind(name: str) -> Kind:
     Raises: ArgumentError if there is none.
     """
     if name not in KINDS:
-        raise ArgumentError(f"kind {name!r} is not known; must be one of {', '.join(KINDS)}")
+        raise ArgumentError(not_one_of("kind", name, KINDS))
     return KINDS[name]
 
 

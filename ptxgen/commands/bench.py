@@ -96,7 +96,10 @@ def command(
             list_grouped()
         return
     if target is None:
-        raise click.UsageError(f"what to measure must be {' or '.join((*TARGETS, GROUPED))}")
+        raise click.UsageError(
+            f"what to measure must be {' or '.join((*TARGETS, GROUPED))}, got neither; try bench "
+            "gemm"
+        )
     from ptxgen.benchmark.conversion import default_table, load_peer_table
     from ptxgen.benchmark.deepgemm import load_cubins, with_cubins
 

@@ -118,16 +118,18 @@ def command(
     """
     if sum((launch_template, recheck, bool(trace_path), mutate)) > 1:
         raise click.UsageError(
-            "--launch-template, --recheck, --trace and --mutate exclude each other"
+            "--launch-template, --recheck, --trace and --mutate exclude each other; try one"
         )
     if launch_template:
         _print_template(target, entry)
         return
     if target not in TARGETS and recheck:
-        raise click.UsageError("--recheck belongs to gemm, whose result numpy knows")
+        raise click.UsageError(
+            "--recheck belongs to gemm, whose sums numpy knows; try --data integers"
+        )
     launch_path = launch_paths[-1] if launch_paths else None
     if len(launch_paths) > 1 and (mutate or trace_path):
-        raise click.UsageError("--mutate and --trace take one --launch")
+        raise click.UsageError("--mutate and --trace take one --launch; try the last one")
     if mutate:
         subjects = exercising(target, launch_path, values)
         _mutate(subjects, _strictness(strict, subjects[0]), executor, seconds, as_json)
@@ -156,7 +158,7 @@ def _print_template(path: str, entry: str | None) -> None:
     from ptxgen.launch_template import launch_template
 
     if path in (*TARGETS, GROUPED):
-        raise click.UsageError("--launch-template belongs to a FILE; emit --launch-out writes ours")
+        raise click.UsageError("--launch-template belongs to a FILE; try emit --launch-out")
     launch, notes = launch_template(read_text(path), entry)
     click.echo(compact_json(launch.to_json()))
     note("to fill in:")

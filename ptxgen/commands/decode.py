@@ -36,7 +36,9 @@ def command(
     descriptor of a tile in shared memory.
     """
     if kind and version:
-        raise click.UsageError("--kind is for instruction, --version for matrix descriptors")
+        raise click.UsageError(
+            "--kind is for instruction, --version for matrix descriptors; try without"
+        )
     decoded = []
     for text in descriptors:
         value = _number(text)
@@ -71,5 +73,5 @@ def _number(text: str) -> int:
         return int(text, 0)
     except ValueError:
         raise ArgumentError(
-            f"a descriptor must be a number such as 0x4000004000000000, got {text!r}"
+            f"a descriptor must be a number, got {text!r}; try 0x4000004000000000"
         ) from None

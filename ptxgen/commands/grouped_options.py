@@ -236,11 +236,12 @@ def _rows(text: str | None, groups: int) -> tuple[int, ...]:
         return ()
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise ArgumentError(f"--rows {text!r} must be numbers joined by commas, such as 3,0,17,8")
+        raise ArgumentError(f"--rows {text!r} must be numbers joined by commas; try 3,0,17,8")
     numbers = tuple(int(part) for part in parts)
     numbers = numbers * groups if len(numbers) == 1 else numbers
     if len(numbers) != groups:
         raise ArgumentError(
-            f"--rows has {len(numbers)} numbers; must have one for each of {groups}"
+            f"--rows must have one number for each of {groups} groups, or one for all, got "
+            f"{len(numbers)}; try --groups {len(numbers)}"
         )
     return numbers

@@ -49,7 +49,9 @@ def command(target: str, why: bool, forms: bool, sass: bool, as_json: bool, **va
     launch; of gemm the roofline, too. Of a file: its instructions and resources.
     """
     if target in (*TARGETS, GROUPED) and (forms or sass):
-        raise click.UsageError("--forms and --sass belong to a FILE")
+        raise click.UsageError(
+            "--forms and --sass belong to a FILE; try emit -o FILE, or assemble -o FILE"
+        )
     if target == GROUPED:
         from ptxgen.commands.grouped_inspect import inspect_grouped
 

@@ -66,7 +66,8 @@ class SizeList(click.ParamType[tuple[int, ...]]):
             and all(re.fullmatch(r"\d+", part) for part in parts)
         ):
             self.fail(
-                f"{value!r} must be {self.required} to {len(self.names)} integers joined by x"
+                f"{value!r} must be {self.required} to {len(self.names)} integers joined by x; try "
+                f"{'x'.join(['128'] * self.required) if self.required > 1 else 2}"
             )
         return tuple(int(part) for part in parts)
 
@@ -81,7 +82,8 @@ _PROBLEM = (
     click.option("--d", type=click.Choice(OUTPUTS), default="bf16", show_default=True,
                  help="Format of D."),
     click.option("--layout", type=click.Choice(LAYOUTS), default="nt", show_default=True,
-                 help="How A and B are stored. A: n [M,K], t [K,M]. B: n [K,N], t [N,K]."),
+                 help="How A and B are stored. nt: A [M,K], B [N,K]; nn: A [M,K], B [K,N]; tn: "
+                 "A [K,M], B [K,N]; tt: A [K,M], B [N,K]."),
     click.option("--scale", type=click.Choice(SCALES), default="none", show_default=True,
                  help="Scale factors of A and B."),
     click.option("--scale-format", type=click.Choice(list(SCALE_FORMATS)), default="f32",
@@ -187,7 +189,7 @@ def kinds_of(set_names: tuple[str, ...], kind_names: tuple[str, ...]) -> list[An
     from ptxgen.benchmark.sets import kind
 
     if kind_names and not set_names:
-        raise click.UsageError("--kind belongs to a --set; a problem has --a, --scale, ...")
+        raise click.UsageError("--kind belongs to a --set; try --a, --scale, ...")
     return [kind(name) for name in kind_names or ("fp8-tensor",)] if set_names else []
 
 

@@ -142,7 +142,7 @@ def as_text(content: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         raise ArgumentError(
             f"{source} must be UTF-8 text, got byte {content[error.start]:#04x} at offset "
-            f"{error.start}"
+            f"{error.start}; try another file"
         ) from error
 
 
@@ -156,7 +156,9 @@ def read_bytes(source: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except OSError as error:
-        raise ArgumentError(f"cannot read {source}: {error.strerror}") from error
+        raise ArgumentError(
+            f"cannot read {source}: {error.strerror}; try another path, or - for stdin"
+        ) from error
 
 
 @contextmanager
@@ -169,7 +171,9 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
     for place in places:
         if places.count(place) > 1 and (os.path.isfile(place) or not os.path.exists(place)):
             shown = "stdout" if place == "-" else place
-            raise OutputPathError(f"outputs must go to different places, got {shown} twice")
+            raise OutputPathError(
+                f"outputs must go to different places, got {shown} twice; try another path"
+            )
     with ExitStack() as stack:
         files: list[IO[bytes] | None] = []
         for path in paths:

@@ -76,13 +76,15 @@ def command(
     code 5.
     """
     if target in (*TARGETS, GROUPED) and (launch_path or save):
-        raise click.UsageError("--launch and --save belong to a FILE")
+        raise click.UsageError("--launch and --save belong to a FILE; try emit -o FILE")
     if target == GROUPED:
         _run_grouped(device_name, data, seed, exact, as_json, values)
     elif target in TARGETS:
         _run_gemm(device_name, data, seed, exact, as_json, values)
     elif launch_path is None:
-        raise click.UsageError("a FILE needs --launch PATH, as emit --launch-out writes it")
+        raise click.UsageError(
+            "a FILE needs --launch PATH; try emit --launch-out, which writes one"
+        )
     else:
         refuse_options_of_problems(values)
         refuse_given(("data", "seed"), "a FILE takes its inputs from its launch description")
@@ -107,7 +109,9 @@ def open_device(name: str, exact: bool = False) -> Any:
         from ptxgen.launcher.device import GpuDevice
 
         return GpuDevice.get(int(index) if index else None)
-    raise ArgumentError(f"device must be auto, emulator, gpu or gpu:INDEX, got {name!r}")
+    raise ArgumentError(
+        f"device must be auto, emulator, gpu or gpu:INDEX, got {name!r}; try emulator"
+    )
 
 
 def _run_gemm(
@@ -166,7 +170,10 @@ def _run_file(
     launch = read_launch(launch_path)
     for name in save:
         if launch.buffer(name).role == "in":
-            raise ArgumentError(f"--save {name}: must be a buffer that the kernel writes")
+            raise ArgumentError(
+                f"--save {name}: must be a buffer that the kernel writes, got one of role in; try "
+                f"{', '.join(b.name for b in launch.buffers if b.role != 'in') or 'without'}"
+            )
     with output_files(*save.values()) as files:
         device = open_device(device_name, exact)
         with progress_shown(device) as progress:
@@ -203,5 +210,5 @@ def _run_file(
 def _buffer_path(text: str) -> tuple[str, str]:
     name, separator, path = text.partition("=")
     if not separator or not name or not path:
-        raise click.UsageError(f"--save {text!r} must read BUFFER=PATH")
+        raise click.UsageError(f"--save {text!r} must read BUFFER=PATH; try d=d.raw")
     return name, path

@@ -35,12 +35,13 @@ def subject_of(
         refuse_given(("data",), "a FILE takes its inputs from its launch description")
         if launch_path is None:
             raise click.UsageError(
-                "a FILE needs --launch PATH; check FILE --launch-template prints one to fill in"
+                "a FILE needs --launch PATH; try check FILE --launch-template, which prints one to "
+                "fill in"
             )
         launch = read_launch(launch_path)
         return Subject(target, read_text(target), launch)
     if launch_path is not None:
-        raise click.UsageError("--launch belongs to a FILE")
+        raise click.UsageError("--launch belongs to a FILE; try emit -o FILE, or without")
     if target == GROUPED:
         grouped = select_grouped(values)
         return grouped_subject(

@@ -54,7 +54,7 @@ def initial_bytes(buffer: Buffer) -> bytes:
         return _random(buffer, rest)
     raise LaunchError(
         f"buffer {buffer.name!r}: init must be poison, zeros, random:DTYPE:SEED or file:PATH, got "
-        f"{buffer.init!r}"
+        f"{buffer.init!r}; try zeros"
     )
 
 
@@ -64,7 +64,7 @@ def _content(buffer: Buffer, path: str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(buffer.nbytes + 1)
     except OSError as error:
-        raise LaunchError(f"buffer {buffer.name!r}: {error}") from error
+        raise LaunchError(f"buffer {buffer.name!r}: {error}; try another path") from error
     if len(content) != buffer.nbytes:
         size = f"{len(content)} bytes" if len(content) < buffer.nbytes else "more"
         raise LaunchError(
@@ -79,8 +79,8 @@ def _random(buffer: Buffer, rest: str) -> bytes:
     widths = {"e4m3": 1, "e5m2": 1, "bf16": 2, "f16": 2, "f32": 4}
     if name not in widths or not seed.isdigit():
         raise LaunchError(
-            f"buffer {buffer.name!r}: random needs one of {', '.join(widths)} and a seed, as in "
-            f"random:bf16:0; got {buffer.init!r}"
+            f"buffer {buffer.name!r}: random needs one of {', '.join(widths)} and a seed, got "
+            f"{buffer.init!r}; try random:bf16:0"
         )
     size = widths[name]
     values = np.random.default_rng(int(seed)).standard_normal(-(-buffer.nbytes // size))

@@ -30,6 +30,7 @@ from ptxgen.errors import (
     HazardError,
     LaunchError,
     OutOfTimeError,
+    not_one_of,
 )
 from ptxgen.launch import Launch
 from ptxgen.ptx.forms import check_forms
@@ -255,10 +256,7 @@ class _Plan:
         known = {b.name for n in self.launches for b in n.buffers}
         unknown = sorted(set(self.data) - known)
         if unknown:
-            raise LaunchError(
-                f"buffers names {unknown[0]!r}, which the launch does not have; it has "
-                f"{sorted(known)}"
-            )
+            raise LaunchError(not_one_of("each name of buffers", unknown[0], sorted(known)))
         check_sizes(b for n in self.launches for b in n.buffers)
         for launch in self.launches:
             for buffer in launch.buffers:
@@ -273,7 +271,8 @@ class _Plan:
                     raw = np.ascontiguousarray(given).tobytes()
                 if len(raw) > buffer.nbytes:
                     raise LaunchError(
-                        f"buffer {buffer.name!r} has {buffer.nbytes} B, but {len(raw)} B were given"
+                        f"buffer {buffer.name!r} has {buffer.nbytes} B, but {len(raw)} B were "
+                        "given; try as many"
                     )
                 addresses[buffer.name] = device.alloc(buffer.nbytes)
                 if raw:
@@ -332,11 +331,11 @@ def _check_arguments(
 ) -> None:
     for schedule in schedules:
         if schedule not in SCHEDULES:
-            raise ArgumentError(f"schedules must be of {SCHEDULES}, got {schedule!r}")
+            raise ArgumentError(not_one_of("each of schedules", schedule, SCHEDULES))
     for name, value, legal in (
         ("on_race", on_race, ("report", "raise")),
         ("uninitialized_memory", uninitialized_memory, ("nan", "zero")),
         ("out_of_bounds_reads", out_of_bounds_reads, ("raise", "uninitialized")),
     ):
         if value not in legal:
-            raise ArgumentError(f"{name} must be one of {legal}, got {value!r}")
+            raise ArgumentError(not_one_of(name, value, legal))

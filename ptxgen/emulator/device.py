@@ -14,7 +14,7 @@ from ptxgen.emulator.machine import Machine
 from ptxgen.emulator.observer import Observer
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.parameters import pack_parameters
-from ptxgen.errors import LaunchError
+from ptxgen.errors import LaunchError, not_one_of
 from ptxgen.launch import Launch
 
 
@@ -136,8 +136,7 @@ def run(
     unknown = sorted(set(given) - {b.name for b in launch.buffers})
     if unknown:
         raise LaunchError(
-            f"data names buffer {unknown[0]!r}, which the launch does not have; it has "
-            f"{[b.name for b in launch.buffers]}"
+            not_one_of("each name of data", unknown[0], [b.name for b in launch.buffers])
         )
     check_sizes(launch.buffers)
     addresses: dict[str, int] = {}
@@ -148,7 +147,8 @@ def run(
         addresses[buffer.name] = address
         if len(raw) > buffer.nbytes:
             raise LaunchError(
-                f"buffer {buffer.name!r} has {buffer.nbytes} B, but {len(raw)} B were given"
+                f"buffer {buffer.name!r} has {buffer.nbytes} B, but {len(raw)} B were given; try "
+                "as many"
             )
         if len(raw):
             device.write(address, raw)

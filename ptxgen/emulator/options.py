@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 
 SCHEDULES = ("lazy", "eager", "run_to_block", "random")
 """lazy: warps take turns, asynchronous work completes only when no warp can go on.
@@ -39,9 +39,9 @@ class Options:
         Raises: ArgumentError.
         """
         if self.schedule not in SCHEDULES:
-            raise ArgumentError(f"schedule must be one of {SCHEDULES}, got {self.schedule!r}")
+            raise ArgumentError(not_one_of("schedule", self.schedule, SCHEDULES))
         if self.resident_clusters < 0 or self.max_instructions < 1:
             raise ArgumentError(
                 "resident_clusters must be >= 0 and max_instructions >= 1, got "
-                f"{self.resident_clusters} and {self.max_instructions}"
+                f"{self.resident_clusters} and {self.max_instructions}; try 1, and the default"
             )

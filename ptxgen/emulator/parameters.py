@@ -23,7 +23,8 @@ def pack_parameters(image: "Image", launch: Launch, addresses: Mapping[str, int]
     if len(launch.params) != len(entry.params):
         raise LaunchError(
             f"entry {entry.name} has {len(entry.params)} parameters "
-            f"({', '.join(p.name for p in entry.params)}), the launch gives {len(launch.params)}"
+            f"({', '.join(p.name for p in entry.params)}), the launch gives {len(launch.params)}; "
+            "try one for each"
         )
     block = bytearray(max(image.param_bytes, 1))
     for given, declared in zip(launch.params, entry.params, strict=True):
@@ -31,7 +32,7 @@ def pack_parameters(image: "Image", launch: Launch, addresses: Mapping[str, int]
         if len(data) != declared.nbytes:
             raise LaunchError(
                 f"parameter {declared.name} of {entry.name} has {declared.nbytes} B, the launch's "
-                f"{given.name} ({given.kind}) has {len(data)} B"
+                f"{given.name} ({given.kind}) has {len(data)} B; try another kind"
             )
         start = image.param_offsets[declared.name]
         block[start : start + len(data)] = data
@@ -54,8 +55,11 @@ def parameter_bytes(param: Param, addresses: Mapping[str, int]) -> bytes:
             return bytes.fromhex(param.value)
         return struct.pack(_FORMATS[param.kind], param.value)
     except KeyError as error:
-        raise LaunchError(f"parameter {param.name}: no address for buffer {error}") from error
+        raise LaunchError(
+            f"parameter {param.name}: no address for buffer {error}; try to add it to buffers"
+        ) from error
     except (struct.error, ValueError, TypeError, OverflowError) as error:
         raise LaunchError(
-            f"parameter {param.name}: {param.value!r} is not a {param.kind}: {error}"
+            f"parameter {param.name}: {param.value!r} is not a {param.kind}: {error}; try "
+            "another value or kind"
         ) from error

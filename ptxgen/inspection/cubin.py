@@ -113,9 +113,11 @@ def read_cubin(cubin: bytes) -> CubinReport:
     ) as error:  # fmt: skip
         raise ArgumentError(
             f"the file must be a cubin, and could not be read as one ({error}); a PTX text or a "
-            "fat binary is not a cubin"
+            "fat binary is not a cubin; try ptxgen assemble, or cuobjdump -xelf all"
         ) from error
-    raise ArgumentError(f"the file must be a cubin, its ELF machine is {machine}")
+    raise ArgumentError(
+        f"the file must be a cubin, its ELF machine is {machine}; try ptxgen assemble"
+    )
 
 
 class _Reader:

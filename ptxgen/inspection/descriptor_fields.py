@@ -6,7 +6,7 @@ Source: PTX ISA 9.0, Matrix Descriptor Format, Tensorcore 5th generation Instruc
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ptxgen.errors import ArgumentError
+from ptxgen.errors import ArgumentError, not_one_of
 
 MATRIX_VERSIONS = ("sm_90", "sm_100")
 INSTRUCTION_KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
@@ -42,7 +42,7 @@ def decode_matrix_descriptor(value: int, version: str | None = None) -> list[Fie
     if version is None:
         version = "sm_100" if value >> 46 & 7 == 1 else "sm_90"
     if version not in MATRIX_VERSIONS:
-        raise ArgumentError(f"version {version!r} must be one of {', '.join(MATRIX_VERSIONS)}")
+        raise ArgumentError(not_one_of("version", version, MATRIX_VERSIONS))
     word = _Word(value)
     word.read("start address", 13, 0, _bytes)
     word.reserved(15, 14)
@@ -79,7 +79,7 @@ def decode_instruction_descriptor(value: int, kind: str) -> list[Field]:
     """
     _check_width(value, 32)
     if kind not in INSTRUCTION_KINDS:
-        raise ArgumentError(f"kind {kind!r} must be one of {', '.join(INSTRUCTION_KINDS)}")
+        raise ArgumentError(not_one_of("kind", kind, INSTRUCTION_KINDS))
     word = _Word(value)
     if kind.startswith("mx"):
         _read_block_scaled(word, kind)
@@ -180,7 +180,10 @@ class _Word:
 
 def _check_width(value: int, bits: int) -> None:
     if not 0 <= value < 1 << bits:
-        raise ArgumentError(f"the descriptor must be an unsigned {bits}-bit number, got {value:#x}")
+        raise ArgumentError(
+            f"the descriptor must be an unsigned {bits}-bit number, got {value:#x}; try "
+            f"{value & (1 << bits) - 1:#x}"
+        )
 
 
 def _bytes(raw: int) -> str:

@@ -33,9 +33,12 @@ def disassemble(cubin: bytes, *, encodings: bool = False) -> str:
             )
         except subprocess.TimeoutExpired:
             raise ArgumentError(
-                f"{program} must disassemble the cubin within {TIMEOUT_SECONDS} s, and did not"
+                f"{program} must disassemble the cubin within {TIMEOUT_SECONDS} s, and did not; "
+                "try again"
             ) from None
     if result.returncode != 0:
         said = (result.stderr or result.stdout).replace(str(path), "the cubin").strip()
-        raise ArgumentError(f"{program} must be given a cubin that it knows; it said: {said}")
+        raise ArgumentError(
+            f"{program} must be given a cubin that it knows; it said: {said}; try ptxgen assemble"
+        )
     return result.stdout

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ptxgen.errors import ConfigError, PtxError
+from ptxgen.errors import ConfigError, PtxError, not_one_of
 from ptxgen.ptx.form_table import (
     DIRECTIVES,
     HOPPER,
@@ -131,7 +131,7 @@ def _mixed_cta_groups(function: Function) -> Iterator[Finding]:
 
 def _floor(target: str) -> str:
     if target not in TARGETS:
-        raise ConfigError(f"target {target!r} is not known; must be one of {', '.join(TARGETS)}")
+        raise ConfigError(not_one_of("target", target, TARGETS))
     return TARGETS[target]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ptxgen.errors import LaunchError
+from ptxgen.errors import LaunchError, not_one_of
 
 TYPE_BYTES: dict[str, int] = {
     "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
@@ -289,8 +289,12 @@ class Module:
         if name is None:
             if len(names) == 1:
                 return self.entries[0]
-            raise LaunchError(f"the PTX must have one entry, or name one; it has {names or 'none'}")
+            first = names[0] if names else "PTX with an .entry that has a body"
+            raise LaunchError(
+                f"the PTX must have one entry, or one must be named; it has {names or 'none'}; try "
+                f"{first}"
+            )
         found = self.functions.get(name)
         if found is None or not found.is_entry or found.is_declaration:
-            raise LaunchError(f"no entry {name!r} in the PTX; it has {names or 'none'}")
+            raise LaunchError(f"no entry {name!r} in the PTX: {not_one_of('it', name, names)}")
         return found

@@ -72,7 +72,7 @@ def cases(target: str, small: bool = False) -> list[Case]:
     elif name in gemm_mma.TARGETS:
         found = list(_warp_level(name))
     else:
-        raise ConfigError(f"arch={target} has nothing to test")
+        raise ConfigError(f"arch={target} has nothing to test; try a GPU of sm_90a or newer")
     return found[:: max(1, len(found) // SMALL)] if small else found
 
 
