@@ -35,7 +35,7 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "is_last": columns == config.mma_columns[-1],
         "mma_columns": columns,
         "accumulators": accumulators,
-        "zeroed": [*accumulators, *results] if promoted else accumulators,
+        "cleared_first": accumulators if config.promotion_tiles != 1 else [],
         "overlapped": overlapped,
         "asks_ahead": config.asks_ahead(columns),
         "points_ahead": False,
