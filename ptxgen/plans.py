@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.launch import Launch
+from ptxgen.launch import Launch, Param
 from ptxgen.layout import SmemRegion
+from ptxgen.param_texts import param_text
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,13 @@ def parts_text(parts: Mapping[str, str], used: Mapping[str, bool]) -> str:
     return ", ".join(dict.fromkeys(name for role, name in parts.items() if used.get(role, True)))
 
 
+def _declaration(param: Param) -> str:
+    """The `.param` of one parameter, which has the kind's type but for addresses and maps."""
+    if param.kind == "tensor_map":
+        return f".param .align 64 .b8 {param.name}[128]"
+    return f".param .{'u64' if param.kind == 'pointer' else param.kind} {param.name}"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the template of `kernel` needs, and the launch of its text."""
@@ -63,15 +71,19 @@ class Plan:
 
     @property
     def param_declarations(self) -> list[str]:
-        """The entry's `.param` list, one line each, in the order of `launch.params`."""
-        lines = []
-        for param in self.launch.params:
-            if param.kind == "tensor_map":
-                lines.append(f".param .align 64 .b8 {param.name}[128]")
-            else:
-                kind = "u64" if param.kind == "pointer" else param.kind
-                lines.append(f".param .{kind} {param.name}")
-        return [f"{line}," for line in lines[:-1]] + lines[-1:]
+        """The entry's `.param` list, one line each with what it is, in the order of
+        `launch.params`.
+
+        Raises: RenderError if a parameter has no text in param_texts.
+        """
+        params = self.launch.params
+        declared = [_declaration(param) for param in params]
+        declared = [f"{line}," for line in declared[:-1]] + declared[-1:]
+        width = max(map(len, declared), default=0)
+        return [
+            f"{line:{width}}  // {param_text(self.kernel, param.name)}"
+            for line, param in zip(declared, params, strict=True)
+        ]
 
     def __getattr__(self, name: str) -> Any:
         """A kernel's own field, read as an attribute."""

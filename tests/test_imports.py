@@ -28,6 +28,7 @@ LAYERS = (
         "toolchain",
         "assembly_log",
         "rejections",
+        "param_texts",
     },
     {
         "layout",

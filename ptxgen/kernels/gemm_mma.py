@@ -199,10 +199,6 @@ def _fields(config: Config) -> dict[str, object]:
         "ring_bytes": config.smem_bytes,
         "stages_ahead": config.stages - 1,
         "pending_groups": config.stages - 2,
-        "param_types": {
-            name: "f32" if name == "alpha" else "u64" if name in _WIDE_PARAMS else "u32"
-            for name in ("m", "n", "k", *_TILE_PARAMS, "num_scale_atoms", "alpha", *_WIDE_PARAMS)
-        },
         "warp_m_mask": config.warps_m - 1,
         "warp_n_shift": config.warps_m.bit_length() - 1,
         "warps": [
@@ -257,13 +253,6 @@ def _mma_shape(config: Config) -> str:
     vector = f"block_scale.scale_vec::{known.scales_per_mma(config.scale)}X"
     scale_type = MICRO_SCALES[config.scale][1]
     return f"m16n8k{known.mma_k}.row.col.kind::{config.kind}.{vector}.{types}.{scale_type}"
-
-
-_TILE_PARAMS = ("num_k_tiles", "num_m_tiles", "num_n_tiles", "num_tiles", "raster_m_tiles")
-_WIDE_PARAMS = (
-    "a_pointer", "a_stride_bytes", "b_pointer", "b_stride_bytes", "d_pointer", "d_stride_bytes",
-    "scale_a", "scale_b",
-)  # fmt: skip
 
 
 def _range(index: int, length: int) -> str:
