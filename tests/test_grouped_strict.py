@@ -42,7 +42,6 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     "swapped, tokens multicast": (
         MASKED, BLOCK, {"swap_ab": True, "tile_m": 24, "cluster_n": 2, "stages": 2}, ROWS,
     ),
-    "swapped, in turns": (MASKED, BLOCK, {"swap_ab": True, "tile_m": 40, "loop": "turns"}, ROWS),
     "swapped, rows that name groups": (
         CONTIGUOUS, {**BLOCK, "index": "rows"}, {"swap_ab": True, "tile_m": 24}, ROWS,
     ),

@@ -43,7 +43,7 @@ MOST_ROWS_IN_FINE_STEPS = 104
 MOST_HANDED_CHUNKS = 4
 """Chunks of D of a warpgroup that are staged at once to be added: 32 KB."""
 STORES = ("tma", "global")
-LOOPS = ("auto", "overlapped", "drained", "turns", "early_turns")
+LOOPS = ("auto", "overlapped", "drained")
 HINTS = ("none", "evict_first")
 
 
@@ -78,10 +78,8 @@ class Config(WgmmaConfig):
     loop: str = "auto"
     """Main loop with promotion. auto: two accumulator sets take turns in each warpgroup where
     registers allow and that is faster, with everything asked for ahead where registers allow that,
-    too; else drained.
-    overlapped: the two sets without asking ahead. drained: one set, added when its wgmma are done.
-    turns: as drained, and the two warpgroups take turns at the Tensor Core. early_turns: the turn
-    is passed on when the wgmma are issued, not when they are done."""
+    too; else drained. overlapped: the two sets without asking ahead. drained: one set, added when
+    its wgmma are done."""
     hint: str = "none"
     """L2 policy of the loads of B: evict_first where its tiles are read once."""
 
@@ -147,11 +145,6 @@ class Config(WgmmaConfig):
     def _factor_registers(self, columns: int) -> int:
         """Registers that factors of columns take if they are made ahead."""
         return columns // 4 if self.prepares_factors else 0
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether the warpgroups take turns at the Tensor Core."""
-        return self.loop in ("turns", "early_turns")
 
     @property
     def prepares_factors(self) -> bool:
@@ -313,14 +306,6 @@ class Config(WgmmaConfig):
             raise ConfigError(
                 f"store=tma with swap_ab=on transposes 16-bit values, got d={self.d}; try "
                 "store=global"
-            )
-        if self.takes_turns and (
-            self.warpgroups != 2 or not self.swap_ab or self.promotion_tiles != 1
-        ):
-            raise ConfigError(
-                f"loop={self.loop} is for two warpgroups that promote every k-tile of 128, with "
-                f"swap_ab=on so that neither is ever idle; got warpgroups={self.warpgroups}, "
-                f"accumulate={self.accumulate}, a={self.a}; try loop=auto"
             )
         if (
             self.mode == "kgrouped"

@@ -166,7 +166,6 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
             for step in range(config.tile_k // row_tile.mma_k)
         ],
         "promotion_tiles": config.promotion_tiles,
-        "takes_turns": config.takes_turns,
         "reads_row_scales": config.block_scaled and not config.prepares_factors,
         "promotes_unprepared": not config.prepares_factors
         or any(config.overlaps_promotion(n) and not config.asks_ahead(n)
@@ -174,12 +173,8 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "scales_vectors": config.scale == "rowcol",
         "promotes_each": config.promotion_tiles == 1,
         "stages_d": config.store != "global",
-        "passes_turn_early": config.loop == "early_turns",
-        "passes_turn_late": config.loop == "turns",
         "prepares": config.prepares_factors,
         "num_prepared": widest // 4,
-        "first_turn_barrier": 1 + config.warpgroups,
-        "turn_barriers_sum": 2 * (1 + config.warpgroups) + 1,
         "sums": [f"%sum{i}_" for i in range(config.blocks_per_warpgroup)]
         if config.accumulate == "promoted" else [],
         "held": [f"%held{i}_" for i in range(config.blocks_per_warpgroup)] if d.bytes == 2 else [],
