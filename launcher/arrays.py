@@ -255,7 +255,8 @@ def _retyped(x: Operand, dtype: str, name: str) -> Operand:
 
 
 def _format(dtype: str, name: str) -> str:
-    known = _SPELLINGS.get(dtype, NAMES_BY_NUMPY_NAME.get(dtype, dtype))
+    spelling: Any = dtype if isinstance(dtype, str) else ""
+    known: str = _SPELLINGS.get(spelling, NAMES_BY_NUMPY_NAME.get(spelling, spelling))
     if known not in DTYPES:
         raise ArgumentError(not_one_of(f"{name}: dtype", dtype, DTYPES))
     return known

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, not_one_of
+from ptxgen.errors import ArgumentError, is_one_of, not_one_of
 from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
@@ -148,8 +148,8 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
 
     Raises: ArgumentError.
     """
-    dtype = d_dtype or (out.dtype if out is not None else "bf16")
-    if dtype not in _OUTPUTS:
-        name = "d_dtype" if d_dtype else "out: dtype"
+    dtype = d_dtype if d_dtype is not None else out.dtype if out is not None else "bf16"
+    if not is_one_of(dtype, _OUTPUTS):
+        name = "out: dtype" if d_dtype is None else "d_dtype"
         raise ArgumentError(not_one_of(f"{name}:", dtype, _OUTPUTS))
     return dtype

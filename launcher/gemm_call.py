@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.epilogue import columns_of_d
-from ptxgen.errors import ArgumentError, ConfigError, ProblemError, not_one_of
+from ptxgen.errors import ArgumentError, ConfigError, ProblemError, is_one_of, not_one_of
 from ptxgen.launch import Device
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
@@ -94,7 +94,7 @@ def gemm(
     Raises: ArgumentError, ConfigError, ToolMissingError, DriverError, EmulationError.
     """
     handle = stream_handle(stream)
-    if layout not in LAYOUTS:
+    if not is_one_of(layout, LAYOUTS):
         raise ArgumentError(not_one_of("layout:", layout, LAYOUTS))
     x_a, x_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
     a_stored = "[M,K]" if layout[0] == "n" else "[K,M]"

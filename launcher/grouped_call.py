@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, ProblemError, not_one_of
+from ptxgen.errors import ArgumentError, ProblemError, is_one_of, not_one_of
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.launcher.arrays import Operand, as_operand, overlaps
 from ptxgen.launcher.device import GpuDevice
@@ -21,7 +21,7 @@ from ptxgen.launcher.placement import (
 )
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import SCALES
+from ptxgen.problem import MAX_EXTENT, SCALES
 
 SWAPS = ("auto", "on", "off")
 
@@ -86,8 +86,13 @@ def grouped_gemm(
 
     Raises: ArgumentError, ConfigError, ToolMissingError, DriverError, EmulationError.
     """
-    if swap_ab not in SWAPS:
+    if not is_one_of(swap_ab, SWAPS):
         raise ArgumentError(not_one_of("swap_ab:", swap_ab, SWAPS))
+    if expected_rows is not None and not is_one_of(expected_rows, range(MAX_EXTENT + 1)):
+        raise ArgumentError(
+            f"expected_rows: must be an integer from 0 to {MAX_EXTENT}, got {expected_rows!r}; "
+            "try None"
+        )
     handle = stream_handle(stream)
     operands = {"a": as_operand(a, "a", handle), "b": as_operand(b, "b", handle)}
     for name, array in (("sizes", sizes), ("scale_a", scale_a), ("scale_b", scale_b)):
@@ -162,8 +167,8 @@ def _problem(
         raise ArgumentError(f"out: shape must be {expected}, got {out.shape}; try out=None")
     stacks = {name: _stack(x, name) for name, x in (("a", a), ("b", b))}
     d_stack = None if out is None else _stack(out, "out")
-    kind = scale or _scale_kind(operands)
-    if kind not in SCALES or (kind == "none") != ("scale_a" not in operands):
+    kind = _scale_kind(operands) if scale is None else scale
+    if not is_one_of(kind, SCALES) or (kind == "none") != ("scale_a" not in operands):
         raise ArgumentError(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
             "scale_a and scale_b unless it is none; try scale=None, which asks their shapes"

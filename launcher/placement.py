@@ -70,7 +70,7 @@ def device_at(place: Any, device: Any) -> Device:
 def _chosen_device(device: Any) -> Device:
     if device is None or (isinstance(device, int) and not isinstance(device, bool)):
         return GpuDevice.get(device)
-    if device == EMULATOR:
+    if isinstance(device, str) and device == EMULATOR:
         from ptxgen.emulator import EmulatorDevice
 
         emulator: Device = EmulatorDevice()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError, not_one_of
+from ptxgen.errors import ArgumentError, is_one_of, not_one_of
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK
 
@@ -56,7 +56,7 @@ def read_scales(
 
     Raises: ArgumentError.
     """
-    if scale not in (None, *KINDS):
+    if not is_one_of(scale, (None, *KINDS)):
         raise ArgumentError(not_one_of("scale:", scale, KINDS))
     numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
     factor = math.prod(float(x) for x in numbers)

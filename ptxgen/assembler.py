@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ptxgen.assembly_log import EntryUsage, Message, read_messages, read_usage
-from ptxgen.errors import AssemblyError, ConfigError, ToolMissingError, not_one_of
+from ptxgen.errors import ArgumentError, AssemblyError, ConfigError, ToolMissingError, not_one_of
 from ptxgen.rejections import explain
 from ptxgen.toolchain import INSTALL_PTXAS, Ptxas, choose_ptxas, find_ptxas
 
@@ -89,7 +89,8 @@ def assemble(
     text can do without. `template_lines` holds one template line per PTX line, for the messages.
 
     Raises: AssemblyError with the PTX line, where the text is rejected; ToolMissingError saying
-    what to install; ConfigError if `arch` is not the name of a target.
+    what to install; ConfigError if `arch` is not the name of a target; ArgumentError if `ptx` is no
+    text.
     """
     plan = plan_assembly(ptx, arch, tool)
     return plan.run(ptx, template_lines)
@@ -131,6 +132,8 @@ def plan_assembly(ptx: str, arch: str | None = None, tool: str | None = None) ->
 
     Raises: as `assemble`, where there is no assembler for this text.
     """
+    if not isinstance(ptx, str):
+        raise ArgumentError(f"PTX must be text, got {type(ptx).__name__}; try ptx.decode()")
     target = normalise_arch(arch or _directive(ptx, "target", r"\w+"))
     version = _directive(ptx, "version", r"\d+\.\d+")
     if tool not in (None, "ptxas", "nvjitlink"):
@@ -190,7 +193,11 @@ def _blank_comments(ptx: str) -> str:
 def _directive(ptx: str, name: str, value: str) -> str:
     match = re.search(rf"^\s*\.{name}\s+({value})", _blank_comments(ptx), re.MULTILINE)
     if match is None:
-        raise AssemblyError(f"PTX must have a .{name} directive, and this text has none", 1)
+        raise AssemblyError(
+            f"PTX must have a .{name} directive, and this text has none; try .target sm_90a, "
+            ".version 8.0 at its start",
+            1,
+        )
     return match[1]
 
 

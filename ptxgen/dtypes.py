@@ -78,7 +78,7 @@ def dtype(name: str) -> Dtype:
 
     Raises: ProblemError if there is none.
     """
-    found = DTYPES.get(name)
-    if found is None:
-        raise ProblemError(not_one_of("dtype", name, DTYPES))
-    return found
+    try:
+        return DTYPES[name]
+    except (KeyError, TypeError):  # TypeError: what has no hash
+        raise ProblemError(not_one_of("dtype", name, DTYPES)) from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from numbers import Real
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError, not_one_of
+from ptxgen.errors import ProblemError, is_one_of, not_one_of
 
 ACTIVATIONS = ("none", "gelu", "gelu_tanh", "silu", "swiglu")
 BIASES = ("none", "column", "row")
@@ -62,7 +62,7 @@ class Epilogue:
             ("activation", ACTIVATIONS),
             ("d_scale", D_SCALES),
         ):
-            if getattr(self, name) not in allowed:
+            if not is_one_of(getattr(self, name), allowed):
                 raise ProblemError(not_one_of(name, getattr(self, name), allowed))
         if isinstance(self.beta, bool) or not isinstance(self.beta, Real):
             raise ProblemError(f"beta must be a real number, got {self.beta!r}; try 1.0")

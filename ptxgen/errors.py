@@ -3,8 +3,16 @@
 A message says what is wrong, what must hold, what was got, and what to try.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+
+
+def is_one_of(got: object, allowed: Collection[object]) -> bool:
+    """Whether `got`, which may be anything, is one of the values `allowed`."""
+    try:
+        return got in allowed
+    except (TypeError, ValueError):  # it has no hash, or is an array
+        return False
 
 
 def not_one_of(what: str, got: object, allowed: Iterable[object]) -> str:

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError, not_one_of
+from ptxgen.errors import ProblemError, is_one_of, not_one_of
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class GroupedGemm:
         Raises: ProblemError.
         """
         for name, allowed in (("mode", MODES), ("index", INDEXES), ("index_bits", (32, 64))):
-            if getattr(self, name) not in allowed:
+            if not is_one_of(getattr(self, name), allowed):
                 raise ProblemError(not_one_of(name, getattr(self, name), allowed))
-        for name in ("groups", "alignment"):
+        for name in ("groups", "alignment", "m", "n", "k"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
                 raise ProblemError(f"{name} must be an integer, got {value!r}; try 1")

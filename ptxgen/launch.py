@@ -217,7 +217,7 @@ class Launch:
         """
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, TypeError) as error:
             raise LaunchError(
                 f"launch description is not JSON: {error}; try check FILE "
                 "--launch-template, which prints one to fill in"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.epilogue import D_SCALE_BLOCK, Epilogue, columns_of_d
-from ptxgen.errors import ProblemError, not_one_of
+from ptxgen.errors import ProblemError, is_one_of, not_one_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,7 @@ class Gemm:
             ("scale_format", tuple(SCALE_FORMATS)),
             ("accumulate", ("auto", *ACCUMULATES)),
         ):
-            if getattr(self, name) not in allowed:
+            if not is_one_of(getattr(self, name), allowed):
                 raise ProblemError(not_one_of(name, getattr(self, name), allowed))
         object.__setattr__(self, "accumulate", accumulate_for(self.scale, self.accumulate))
         self._check_dtypes()

@@ -26,7 +26,10 @@ def cast(x: Array, name: str) -> Array:
     """x rounded to nearest-even in dtype `name`, magnitudes above its largest value saturated.
 
     NaN stays NaN.
+
+    Raises: ArgumentError if x is no array of real numbers; ProblemError if there is no such dtype.
     """
+    x = _array(x)
     limit = dtype(name).max_finite
     kind = numpy_dtype(name)
     if kind.kind in "iu":
@@ -109,6 +112,7 @@ def interleave_halves(gates: Array, values: Array) -> Array:
 
     Raises: ArgumentError.
     """
+    gates, values = _array(gates), _array(values)
     if gates.shape != values.shape or gates.ndim != 2 or gates.shape[0] % GATE_COLUMNS:
         raise ArgumentError(
             f"gates and values must be matrices of one shape [n, k], n a multiple of "
