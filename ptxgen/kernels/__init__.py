@@ -54,7 +54,8 @@ def kernel_for(problem: Gemm, arch: str = gemm_sm90.TARGET) -> ModuleType:
         raise next(iter(refused.values()))
     targets = sorted({target for module in KERNELS.values() for target in module.TARGETS})
     raise ConfigError(
-        f"arch={arch} has no kernel for a dense GEMM; must be one of {', '.join(targets)}"
+        f"arch={arch} has no kernel for a dense GEMM; must be one of {', '.join(targets)}; try "
+        f"arch={gemm_sm90.TARGET}"
     )
 
 
@@ -82,7 +83,8 @@ def grouped_kernel_for(problem: GroupedGemm, arch: str = gemm_sm90.TARGET) -> Mo
             return module
     targets = sorted({target for m in GROUPED_KERNELS.values() for target in m.TARGETS})
     raise ConfigError(
-        f"arch={arch} has no kernel for grouped GEMM; must be one of {', '.join(targets)}"
+        f"arch={arch} has no kernel for grouped GEMM; must be one of {', '.join(targets)}; try "
+        f"arch={gemm_sm90.TARGET}"
     )
 
 
@@ -94,8 +96,11 @@ def kernel_of(config: Any) -> ModuleType:
     for module in (*KERNELS.values(), *GROUPED_KERNELS.values()):
         if type(config) is module.Config:
             return module
-    names = ", ".join(f"{name}.Config" for name in KERNELS)
-    raise ConfigError(f"config must be one of {names}, got {type(config).__name__}")
+    names = ", ".join(f"{name}.Config" for name in (*KERNELS, *GROUPED_KERNELS))
+    raise ConfigError(
+        f"config must be one of {names}, got {type(config).__name__}; try what default_config of a "
+        "kernel returns"
+    )
 
 
 def unit_of(config: Any) -> str:

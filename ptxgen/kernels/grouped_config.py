@@ -295,7 +295,8 @@ class Config(WgmmaConfig):
                 f"swap_ab=off and a tile_n that divides {SCALE_BLOCK}, or mode=kgrouped with "
                 "scale=group, swap_ab=off, store=tma and a tile_n of 32, 64, 96 or 128; got "
                 f"scale={self.scale}, swap_ab={'on' if self.swap_ab else 'off'}, tile_n="
-                f"{self.tile_n}, mode={self.mode}, store={self.store}; try warpgroups=2"
+                f"{self.tile_n}, mode={self.mode}, store={self.store}; try warpgroups=2 "
+                f"with {'tile_n' if self.swap_ab else 'tile_m'}=128"
             )
         if self.cluster_m > 1 and self.tile_n % 16:
             raise ConfigError(

@@ -97,7 +97,8 @@ def _check_tiles(config: "Config") -> None:
     if config.warpgroups == 3 and config.promotion_tiles != 1:
         raise ConfigError(
             f"warpgroups=3 is for sums that are promoted at each k-tile of {PROMOTION_K}, got "
-            f"accumulate={config.accumulate} and tile_k={config.tile_k}; try warpgroups=2"
+            f"accumulate={config.accumulate} and tile_k={config.tile_k}; try warpgroups=2 with "
+            "tile_m=128"
         )
     for name, tile in (("tile_m", config.a_tile), ("tile_n", config.b_tile)):
         if tile.slices > 1 and tile.box[1] * tile.slices % (8 * tile.slices):

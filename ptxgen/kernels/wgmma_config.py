@@ -167,10 +167,11 @@ class WgmmaConfig:
 
         Raises: ConfigError.
         """
-        if self.mma_rows % (MMA_M * self.warpgroups):
+        rows = MMA_M * self.warpgroups
+        if self.mma_rows % rows:
             raise ConfigError(
                 f"{rows_field}={self.mma_rows} must be a multiple of 64 rows per warpgroup, so of "
-                f"{MMA_M * self.warpgroups} with warpgroups={self.warpgroups}; try warpgroups=1"
+                f"{rows} with warpgroups={self.warpgroups}; try {rows_field}={rows}"
             )
 
     def check_block_scales(self) -> None:
@@ -195,7 +196,7 @@ class WgmmaConfig:
                 f"tile {self.tile_m}x{self.tile_n} with {self.warpgroups} warpgroup(s) and "
                 f"accumulate={self.accumulate} needs about {needed} registers per thread, a "
                 f"consumer has {limit}; try a smaller {columns_field}"
-                + ("" if self.warpgroups == 2 else " or warpgroups=2")
+                + (" or warpgroups=2" if self.warpgroups == 1 and not self.mma_rows % 128 else "")
             )
 
 
