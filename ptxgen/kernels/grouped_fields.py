@@ -70,6 +70,8 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
     d = dtype(config.d)
     turn_rows = WARP_LANES // PIECES_PER_ROW
     widest = config.mma_columns[-1]
+    reads_row_scales = config.block_scaled and not config.prepares_factors
+    reads_places = config.scale == "rowcol" or config.store == "global" or d.bytes != 2
     # Known to overwrite, the first wgmma of a k-tile keeps accumulators dead between main loops.
     first = "0" if config.promotion_tiles == 1 else "%accumulate"
     return {
@@ -166,13 +168,15 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
             for step in range(config.tile_k // row_tile.mma_k)
         ],
         "promotion_tiles": config.promotion_tiles,
-        "reads_row_scales": config.block_scaled and not config.prepares_factors,
+        "reads_row_scales": reads_row_scales,
         "promotes_unprepared": not config.prepares_factors
         or any(config.overlaps_promotion(n) and not config.asks_ahead(n)
                for n in config.mma_columns),
         "scales_vectors": config.scale == "rowcol",
-        "promotes_each": config.promotion_tiles == 1,
-        "stages_d": config.store != "global",
+        "finds_lane_row": reads_places or reads_row_scales,
+        "finds_lane_column": reads_places or config.scale == "group"
+        or (config.swap_ab and config.block_scaled),
+        "joins_warpgroup": config.store != "global" and config.swap_ab,
         "prepares": config.prepares_factors,
         "num_prepared": widest // 4,
         "sums": [f"%sum{i}_" for i in range(config.blocks_per_warpgroup)]

@@ -28,6 +28,15 @@ ELEMENTS: dict[str, dict[str, object]] = {
     "f16": {"bytes": 2, "widen": "cvt.f32.f16"},
 }
 """dtype of C or of a bias -> its size, and what makes it a float32."""
+OF_ROWS = {
+    "scale_rowcol", "scale_rowcol_staged", "value_c", "value_bias_row", "value_amax",
+    "quantize_rows",
+}  # fmt: skip
+"""Parts that read %row."""
+OF_COLUMNS = {
+    "scale_rowcol", "scale_rowcol_staged", "value_c", "value_bias_column", "value_amax"
+}  # fmt: skip
+"""Parts that read %column."""
 
 
 def epilogue_fields(config: Config, results: list[str], d_offset: int) -> dict[str, object]:
@@ -124,7 +133,18 @@ def _values(config: Config) -> dict[str, object]:
     d_parts = [name for name, needed in used_of_d.items() if needed]
     gates = ["gate_swiglu"] if config.gated else []
     quantises = ["quantize_rows"] if config.d_scale == "group" else []
+    reads_rows = not OF_ROWS.isdisjoint([*parts, *d_parts, *quantises])
+    reads_columns = not OF_COLUMNS.isdisjoint([*parts, *d_parts])
+    repacks = dtype(config.d).bytes != 2
+    stores_itself = not config.stores_by_tma
     return {
+        "reads_rows": reads_rows,
+        "reads_columns": reads_columns,
+        "reads_m": reads_rows or stores_itself or config.block_scaled,
+        "reads_n": reads_columns or bool(quantises) or stores_itself or config.block_scaled,
+        "finds_lane_row": reads_rows or repacks or config.block_scaled or config.split_k > 1,
+        "finds_lane_column": reads_columns or repacks or stores_itself or config.scale == "group",
+        "joins_warpgroup": config.stages_scales or config.stores_rows or config.pad_bytes > 0,
         # what a kernel before may still write when this one starts is not constant
         "load_constant": "ld.global" if config.dependent_launch else "ld.global.nc",
         "value_parts": parts,
