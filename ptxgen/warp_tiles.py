@@ -230,6 +230,11 @@ class WarpTile:
         return self.outer // self.rows_per_pass
 
     @property
+    def has_passes(self) -> bool:
+        """Whether a thread copies more than one unit, and so steps from row to row."""
+        return self.num_passes > 1
+
+    @property
     def copies(self) -> tuple[ThreadCopy, ...]:
         """The units of one thread."""
         copies = []

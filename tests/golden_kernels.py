@@ -105,6 +105,9 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
         ),
         "gemm_sm90_promoted": Golden("sm_90a", {**FP8, "accumulate": "promoted"}, AHEAD),
         "gemm_sm90_block": Golden("sm_90a", BLOCK, AHEAD),
+        "gemm_sm90_three_warpgroups": Golden(
+            "sm_90a", BLOCK, {**SMALL, "tile_m": 192, "warpgroups": 3}
+        ),
         "gemm_sm90_cluster": Golden("sm_90a", FP8, {**SMALL, "store": "tma", "cluster_m": 2}),
         "gemm_sm90_global": Golden(
             "sm_90a",
@@ -115,6 +118,17 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
             "sm_90a",
             {"a": "e4m3", "b": "e4m3", "d": "bf16", "scale": "tensor"},
             {**SMALL, "warpgroups": 1, "tile_m": 64, "tile_n": 72, "store": "global"},
+        ),
+        "gemm_sm90_two_ctas": Golden(
+            "sm_90a",
+            FP8,
+            {
+                **SMALL,
+                "tile_m": 64,
+                "warpgroups": 1,
+                "store": "deferred_global",
+                "ctas_per_sm": 2,
+            },
         ),
         "gemm_sm90_epilogue": Golden(
             "sm_90a",
@@ -158,6 +172,11 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
             grouped_sm90,
             GroupedGemm("masked", 4, 72, 136, 400, scale="block", accumulate="promoted"),
             {"swap_ab": True, "tile_m": 16, "stages": 3},
+        ),
+        "grouped_sm90_added": GroupedGolden(
+            grouped_sm90,
+            GroupedGemm("kgrouped", 3, 200, 40, 416, "bf16", "bf16", d="f32", alignment=16),
+            {"tile_m": 64, "tile_n": 32, "warpgroups": 1, "cluster_m": 2, "stages": 2},
         ),
         "grouped_sm100": GroupedGolden(
             grouped_sm100,

@@ -28,10 +28,10 @@ STOP = 0xFFFFFFFF
 MATRIX = {
     "masked": ("%group", "%group", "%group"),
     "batched": ("%group", "%group", "%group"),
-    "contiguous": ("0", "%group", "0"),
-    "kgrouped": ("0", "0", "%group"),
+    "contiguous": ("", "%group", ""),
+    "kgrouped": ("", "", "%group"),
 }
-"""Third coordinate of A, B and D by mode: the group, or the only matrix."""
+"""Which matrix of A, B and D by mode: the group's, or the only one."""
 
 SIZES = {
     "masked": ("sizes", "num_groups"),
@@ -192,11 +192,11 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "row_matrix": b_matrix if config.swap_ab else a_matrix,
         "column_matrix": a_matrix if config.swap_ab else b_matrix,
         **{
-            f"{side}_{what}": f"%scale_{operand}{suffix}"
+            f"{side}_{what}": f"{sigil}scale_{operand}{suffix}"
             for side, operand in zip(
                 ("row", "column"), ("b", "a") if config.swap_ab else ("a", "b"), strict=True
             )
-            for what, suffix in (("vector", ""), ("group_bytes", "_group_bytes"))
+            for what, sigil, suffix in (("vector", "%", ""), ("group_bytes", "", "_group_bytes"))
         },
         "columns_shown": ", ".join(map(str, config.mma_columns)),
         "packed": d.bytes == 2,

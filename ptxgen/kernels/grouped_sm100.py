@@ -290,9 +290,9 @@ def _fields(config: Config) -> dict[str, object]:
         "row_matrix": matrix[row],
         "column_matrix": matrix[column],
         "row_vector": f"%scale_{row}",
-        "row_group_bytes": f"%scale_{row}_group_bytes",
+        "row_group_bytes": f"scale_{row}_group_bytes",
         "column_vector": f"%scale_{column}",
-        "column_group_bytes": f"%scale_{column}_group_bytes",
+        "column_group_bytes": f"scale_{column}_group_bytes",
         **_work_fields(config),
         "walk": _walk_fields(config),
     }
