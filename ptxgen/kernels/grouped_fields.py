@@ -244,7 +244,7 @@ def _trimmer_fields(config: Config, regions: dict[str, int]) -> dict[str, object
 def _handing_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
     """What handing tiles of D over prints, and the barriers beside the ring's and those of work."""
     landed = [
-        {"offset": regions["landed"] + 8 * i, "arrivals": 1}
+        {"offset": regions["landed"] + 8 * i, "arrivals": 1, "name": f"landed[{i}]"}
         for i in range(config.stages * config.trims_k)
     ]
     if not config.hands_over:
@@ -259,8 +259,8 @@ def _handing_fields(config: Config, regions: dict[str, int]) -> dict[str, object
         "staging_free_offset": regions["staging_free"],
         "more_barriers": [
             *landed,
-            {"offset": regions["staged"], "arrivals": 4 * config.warpgroups},
-            {"offset": regions["staging_free"], "arrivals": 1},
+            {"offset": regions["staged"], "arrivals": 4 * config.warpgroups, "name": "staged"},
+            {"offset": regions["staging_free"], "arrivals": 1, "name": "staging_free"},
         ],
         "staging_turn_bytes": config.handed_buffers // 2 * DStaging.BUFFER_BYTES,
         "all_added_chunks": [

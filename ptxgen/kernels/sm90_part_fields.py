@@ -83,7 +83,9 @@ def split_fields(config: Config, regions: dict[str, int]) -> dict[str, object]:
         "splits_k": config.split_k > 1,
         "split_k": config.split_k,
         "extra_barriers": [
-            {"offset": full + 8 * i, "arrivals": arrivals} for i in range(2 * (config.split_k > 1))
+            {"offset": full + 8 * i, "arrivals": arrivals, "name": name}
+            for i, name in enumerate(("partials_full", "partials_empty"))
+            if config.split_k > 1
         ],
         "rank_mask": config.split_k - 1,
         "partials_offset": regions.get("partials", 0),
