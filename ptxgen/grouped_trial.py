@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptxgen.emulator.buffers import check_sizes
+from ptxgen.grouped_exact import exact_crossings, shared_by_segment
 from ptxgen.grouped_operands import GroupedOperands, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
@@ -35,6 +37,8 @@ def run_operands(
     images = {}
     for buffer in launch.buffers:
         image = np.full(buffer.nbytes + 2 * guard, POISON, np.uint8)
+        if buffer.role == "workspace":
+            image[guard : guard + buffer.nbytes] = 0
         if buffer.name in contents and buffer.nbytes:
             image[guard : guard + buffer.nbytes] = contents[buffer.name]
         images[buffer.name] = (guard, image.tobytes())
@@ -46,13 +50,13 @@ def run_operands(
 def run_grouped(
     problem: GroupedGemm, sizes: Array | None, launch: Launch, ptx: str, device: Device, *,
     rows: Sequence[int] | None = None, tile: tuple[int, int] = (64, 64), data: str = "random",
-    seed: int = 0, exact: bool = False, unit: str = "wgmma",
+    seed: int = 0, exact: bool = False, unit: str = "wgmma", config: Any = None,
     tell: Callable[[str], None] = lambda what: None,
 ) -> Trial:  # fmt: skip
     """Run `ptx` on operands made from `data` and `seed`, and check every group's D.
 
     sizes: what the device reads. rows: as for `make_grouped_operands`. tile, exact, unit, tell:
-    as for `ptxgen.trial.run_gemm`.
+    as for `ptxgen.trial.run_gemm`. config: must be given if tiles are shared along K (stream_k).
     kgrouped: D holds zeros before, or integers where data are integers.
 
     Raises: ArgumentError, and as `Device.launch`.
@@ -71,7 +75,9 @@ def run_grouped(
     exact = exact or not emulated or data == "integers"
     worst, group = NOTHING, 0
     elements = mismatches = 0
-    for segment in problem.segments(sizes):
+    segments = problem.segments(sizes)
+    shared = shared_by_segment(problem, config, segments, launch.grid_ctas[0])
+    for segment in segments:
         inputs = group_operands(
             problem, segment, operands.a, operands.b, operands.scale_a, operands.scale_b
         )
@@ -81,7 +87,13 @@ def run_grouped(
             d = d[segment.start : segment.start + segment.length]
         elif operands.c is not None:
             d = d - operands.c[segment.group]
-        verdict = verify(gemm, Operands(*inputs), d, exact=exact, tile=tile, seed=seed, unit=unit)
+        model = partial(
+            exact_crossings, problem, segment, Operands(*inputs), shared[segment], unit=unit
+        )
+        verdict = verify(
+            gemm, Operands(*inputs), d, exact=exact, tile=tile, seed=seed, unit=unit,
+            model_of=model if shared[segment] else None,
+        )  # fmt: skip
         elements += verdict.exact_elements
         mismatches += verdict.exact_mismatches
         if (not verdict.ok, verdict.max_error_over_bound) >= (

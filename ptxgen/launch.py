@@ -26,7 +26,7 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8
 INTERLEAVES = ("none", "16B", "32B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
-ROLES = ("in", "out", "inout")
+ROLES = ("in", "out", "inout", "workspace")
 MAX_BUFFER_BYTES = 1 << 48
 """More than any GPU or host holds."""
 MAX_GRID_CTAS = (2**31 - 1, 65535, 65535)
@@ -45,7 +45,8 @@ class Buffer:
     nbytes: int
     """Size of the allocation in bytes."""
     role: str = "in"
-    """in, out or inout: what the kernel does with it."""
+    """in, out or inout: what the kernel does with it. workspace: it is the kernel's own, all zeros
+    before the first launch, and must not be shared by launches that may overlap."""
     init: str = "poison"
     """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
     random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""

@@ -86,6 +86,8 @@ OWN = {
         "k": "elements of K in all groups",
         "num_k_tiles": "k-tiles of each sum; kgrouped: of all groups together",
         "num_n_tiles": "tiles along N of a group; those of one cluster count as one",
+        "least_k_tiles": "k-tiles of a part of a tile, at least",
+        "workspace": "address of a slot for each warpgroup of each CTA, zeros between launches",
     },
     "stream_read_sm90": {
         "data": "address of what is read",

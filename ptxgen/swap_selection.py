@@ -18,6 +18,7 @@ from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import grouped_kernel_for, grouped_sm90, target_fields
 from ptxgen.kernels.grouped_config import COARSE_STEP, Config
 from ptxgen.kernels.grouped_operands import check_serves
+from ptxgen.kernels.grouped_schedule import run_length
 from ptxgen.layout import MMA_M, align_up
 from ptxgen.problem import FP8
 
@@ -51,6 +52,12 @@ ROOMY = 64
 CLEAR_S = 2.0e-6
 """What it takes to clear the rows of A that no tile has loaded yet, where wgmma may read them.
 Fitted with BLEND; a straight kernel of 8 rows is 0.6 to 5 us slower than a swapped one."""
+JOIN_S = 1.5e-6
+"""What it takes to hand sums over and add them, where tiles are shared along K."""
+SPREAD = 0.03
+"""Part of the time until the last wave by which CTAs then differ: who joins sums waits for the
+slowest. Fitted with JOIN_S to 12 problems on an H200, whose launches took 1 to 5 us longer than
+the k-tiles of the last wave that were saved."""
 BLEND = 3.3
 """Time of two things that go on at once: (x^BLEND + y^BLEND)^(1/BLEND). Fitted to 200 points of an
 H200: 16 groups of 8 to 256 rows, three sizes of weights, five kinds of tiles."""
@@ -152,7 +159,9 @@ def choose_swap(
 ) -> SwapChoice:
     """The config for `problem` on `device` where groups have about `expected_rows` rows.
 
-    swap_ab: auto, on or off. chosen: fields of the Config that are given.
+    swap_ab: auto, on or off. chosen: fields of the Config that are given. stream_k only if chosen:
+    with it a row's bits depend on other groups, and another height or width of tiles fills the last
+    wave as well (measured on an H200).
 
     Raises: ConfigError if no config serves the problem.
     """
@@ -185,6 +194,8 @@ def _why(
     taken: Estimate, straight: Estimate | None, swapped: Estimate | None, rows: int, gpu: GpuModel
 ) -> str:
     kind = "swapped" if taken.config.swap_ab else "not swapped"
+    if taken.config.stream_k:
+        kind += ", the last wave's tiles shared along K"
     text = (
         f"{kind}: predicted {taken.seconds * 1e6:.1f} us on {gpu.name} for {rows} rows per group, "
         f"bound by {taken.bound}, {taken.computed_rows} rows computed"
@@ -236,7 +247,11 @@ def estimate(problem: GroupedGemm, rows: int, config: Config, gpu: GpuModel) -> 
     k_tiles = max(1, ceil(k / config.tile_k))
     m_tiles = max(1, ceil(m / (config.tile_m * config.cluster_m))) * config.cluster_m
     n_tiles = max(1, ceil(problem.n / (config.tile_n * config.cluster_n))) * config.cluster_n
-    turns = ceil(problem.groups * m_tiles * n_tiles / gpu.num_sms)
+    tiles = problem.groups * m_tiles * n_tiles
+    turns: float = ceil(tiles / gpu.num_sms)
+    rest = tiles % gpu.num_sms if config.stream_k else 0
+    run = run_length(rest, k_tiles, gpu.num_sms) if rest else k_tiles
+    turns += run / k_tiles - 1
     loaded = align_up(ceil(max(m, 1) / m_tiles), 8)
     computed = _computed_rows(config, m, m_tiles, turns)
     clocks = turns * (k_tiles * _k_tile_clocks(config, computed, loaded, gpu) + TILE_CLOCKS)
@@ -246,11 +261,13 @@ def estimate(problem: GroupedGemm, rows: int, config: Config, gpu: GpuModel) -> 
     memory_s = memory / (gpu.dram_gbytes_per_s * 1e9 * STREAM_SHARE)
     l2_s, compute_s = l2_bytes / L2_BYTES_PER_S, clocks / CLOCK_HZ
     seconds = (memory_s**BLEND + max(l2_s, compute_s) ** BLEND) ** (1 / BLEND) + LAUNCH_S
+    if run < k_tiles:
+        seconds += JOIN_S + SPREAD * seconds * (tiles // gpu.num_sms) / turns
     seconds += CLEAR_S if config.clears_a else 0.0
     return Estimate(config, seconds, memory_s, l2_s, compute_s, round(computed * m_tiles))
 
 
-def _computed_rows(config: Config, m: int, m_tiles: int, turns: int) -> float:
+def _computed_rows(config: Config, m: int, m_tiles: int, turns: float) -> float:
     """Rows of a tile of a group as wgmma multiplies them: of the highest, or, where each CTA gets
     tiles of all heights, on average."""
     rows = ceil(max(m, 1) / m_tiles)

@@ -6,7 +6,7 @@ bit-exact tensor-core model; all elements lie within 1/16 of the worst-case boun
 block has an RMS error far above the model's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,13 +113,15 @@ def verify(
     k_parts: Sequence[tuple[int, int]] | None = None,
     d_scale: Array | None = None,
     amax: float | None = None,
+    model_of: Callable[[Array, Array], Array] | None = None,
 ) -> Verdict:
     """Compare d, of D's shape, with the reference.
 
     exact: also compare a sample bit for bit with the tensor-core model (after an activation: within
     what its approximations err by); right for results of a GPU and of the emulator's exact mode.
     tile: tile_m and tile_n, whose edges the sample includes. d_scale: what the kernel wrote beside
-    D, [M, ceil(columns / 128)]. amax: what it raised 0 to.
+    D, [M, ceil(columns / 128)]. amax: what it raised 0 to. model_of: the tensor-core model's D at
+    the crossings of rows and columns, where not all of D has the same parts of K; no epilogue.
     """
     if 0 in problem.d_shape:
         return Verdict(True, 0.0, (0, 0), 0.0, 0.0, 0, 0, 0.0)
@@ -135,9 +137,13 @@ def verify(
     steps = _steps(problem, operands, d_scale)
     crossing = np.ix_(np.searchsorted(checked, rows), columns)
     places = np.ix_(rows, columns)
-    values, slack = exact_values(problem, operands, rows, columns, unit, k_parts)
-    scale = steps[places].astype(np.float32) if problem.epilogue.d_scale != "none" else None
-    model_bits = quantised(problem, values, scale)
+    if model_of is None:
+        values, slack = exact_values(problem, operands, rows, columns, unit, k_parts)
+        scale = steps[places].astype(np.float32) if problem.epilogue.d_scale != "none" else None
+        model_bits = quantised(problem, values, scale)
+    else:
+        model_bits = model_of(rows, columns)
+        values, slack = model_bits.astype(np.float64), np.zeros(model_bits.shape)
     model = model_bits.astype(np.float64) * steps[places]
     worst_case = error_bound(
         problem, magnitude[crossing], reference[crossing], 1.0, extra[crossing], steps[places]

@@ -173,6 +173,11 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
             GroupedGemm("masked", 4, 72, 136, 400, scale="block", accumulate="promoted"),
             {"swap_ab": True, "tile_m": 16, "stages": 3},
         ),
+        "grouped_sm90_stream_k": GroupedGolden(
+            grouped_sm90,
+            GroupedGemm("masked", 4, 72, 136, 2048, "bf16", "bf16"),
+            {"tile_m": 64, "tile_n": 32, "warpgroups": 1, "stages": 2, "stream_k": True},
+        ),
         "grouped_sm90_added": GroupedGolden(
             grouped_sm90,
             GroupedGemm("kgrouped", 3, 200, 40, 416, "bf16", "bf16", d="f32", alignment=16),

@@ -42,6 +42,14 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     "swapped, tokens multicast": (
         MASKED, BLOCK, {"swap_ab": True, "tile_m": 24, "cluster_n": 2, "stages": 2}, ROWS,
     ),
+    "a last wave that CTAs share": (
+        ("masked", 72, 2048), BLOCK, {"swap_ab": True, "tile_m": 72, "stages": 2, "stream_k": True},
+        [70, 3, 0, 0],
+    ),
+    "a last wave that CTAs share, three warpgroups": (
+        ("contiguous", 250, 2048), BLOCK,
+        {"tile_m": 192, "warpgroups": 3, "stages": 2, "stream_k": True}, [150, 0, 70, 30],
+    ),
     "swapped, rows that name groups": (
         CONTIGUOUS, {**BLOCK, "index": "rows"}, {"swap_ab": True, "tile_m": 24}, ROWS,
     ),

@@ -16,7 +16,7 @@ from ptxgen.benchmark.check import (
 )
 from ptxgen.benchmark.grouped_workload import GroupedWorkload
 from ptxgen.benchmark.method import Contender
-from ptxgen.exact_model import exact_result
+from ptxgen.grouped_exact import exact_crossings, shared_by_segment
 from ptxgen.operands import Operands
 
 CHECKED_GROUPS = 4
@@ -25,10 +25,11 @@ CHECKED_GROUPS = 4
 
 def check(
     workload: GroupedWorkload, contender: Contender, config: Any, groups: int = CHECKED_GROUPS,
-    exact: bool = True,
+    exact: bool = True, ctas: int = 0,
 ) -> Check:  # fmt: skip
     """Reset every copy of D, replay once, and compare up to `groups` groups: the longest, the
     first, the last and the middle one. exact: bit for bit (ours), else within a tolerance (peers).
+    ctas: of the launch; tells which tiles are shared along K.
 
     kgrouped: D is compared after one call on zeros; a replay adds as often as it calls each copy,
     so its sums are compared with that multiple.
@@ -37,6 +38,7 @@ def check(
     workload.reset_d()
     contender.replay(0, 1)
     segments = problem.segments(workload.sizes)
+    shared = shared_by_segment(problem, config, segments, ctas if exact else 0)
     if len(segments) > groups:
         longest = segments.index(max(segments, key=lambda s: s.length))
         last = len(segments) - 1
@@ -49,7 +51,8 @@ def check(
         gemm = problem.gemm(segment.length)
         rows = sample_indices(gemm.m, config.tile_m, number)[: 2 * SAMPLE]
         columns = sample_indices(gemm.n, config.tile_n, number + 1)
-        want = exact_result(gemm, Operands(*workload.group(segment)), rows, columns)
+        inputs = Operands(*workload.group(segment))
+        want = exact_crossings(problem, segment, inputs, shared[segment], rows, columns)
         if calls > 1:
             want = _added(want, calls)
         matrix = segment.group if problem.d_shape[0] > 1 else 0

@@ -282,7 +282,10 @@ class _Bench:
                 )
                 stack.callback(contender.close)
                 contenders.append(contender)
-                checks[way.name] = check(workload, contender, way.choice.config, groups)
+                checks[way.name] = check(
+                    workload, contender, way.choice.config, groups,
+                    ctas=way.plan.launch.grid_ctas[0],
+                )  # fmt: skip
                 checks[way.name].require(str(way.choice.config))
             for peer in grouped_peers.serving(case) if self.peers else ():
                 try:

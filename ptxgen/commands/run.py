@@ -147,7 +147,7 @@ def _run_grouped(
         return run_grouped(
             selection.problem, selection.sizes, launch, ptx, device, rows=selection.rows,
             tile=(config.tile_m, config.tile_n), data=data, seed=seed, exact=exact,
-            unit=selection.kernel.UNIT, tell=tell,
+            unit=selection.kernel.UNIT, config=config, tell=tell,
         )  # fmt: skip
 
     run_and_report(selection, device, run, data, seed, as_json)

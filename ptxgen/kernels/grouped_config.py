@@ -42,6 +42,10 @@ MOST_ROWS_IN_FINE_STEPS = 104
 """kgrouped: tile_m up to which smaller steps assemble without a spill. Measured, ptxas 13.0."""
 MOST_HANDED_CHUNKS = 4
 """Chunks of D of a warpgroup that are staged at once to be added: 32 KB."""
+SLOT_HEADER_BYTES = 128
+"""What lies before the sums in a slot of the workspace: the word that tells it is full."""
+MOST_SHARED_GROUPS = 32
+"""Groups with stream_k: one for each lane of the warp that counts tiles first."""
 STORES = ("tma", "global")
 LOOPS = ("auto", "overlapped", "drained")
 HINTS = ("none", "evict_first")
@@ -83,6 +87,11 @@ class Config(WgmmaConfig):
     hint: str = "none"
     """L2 policy of the loads of B: evict_first where its tiles are read once."""
 
+    stream_k: bool = False
+    """Whether the tiles of the last wave, fewer than CTAs, are shared out along K, so that all CTAs
+    end together. Sums of such a tile are added part by part, through a workspace in global
+    memory; which tiles are shared depends on all groups' rows, and on the number of SMs."""
+
     def __str__(self) -> str:
         swapped = f"swapped{self.token_step}" if self.swap_ab else "straight"
         mode = f"{self.mode}_{self.index}" if self.mode == "contiguous" else self.mode
@@ -91,7 +100,7 @@ class Config(WgmmaConfig):
                 NAME, mode, self.a, self.b, self.d, self.scale, self.accumulate, swapped,
                 f"{self.tile_m}x{self.tile_n}", f"s{self.stages}",
                 f"c{self.cluster_m}x{self.cluster_n}", f"w{self.warpgroups}", self.store,
-                self.loop, self.hint,
+                self.loop, self.hint, *(["streamk"] if self.stream_k else []),
             )
         )  # fmt: skip
 
@@ -160,6 +169,12 @@ class Config(WgmmaConfig):
     def reads_column_factors(self) -> bool:
         """Whether each column of a straight tile has a factor of its own in each k-tile."""
         return self.scale == "group" and not self.swap_ab
+
+    @property
+    def slot_bytes(self) -> int:
+        """Workspace of one warpgroup of one CTA, for the sums of a part of a tile."""
+        columns = align_up(self.mma_columns[-1], 8)
+        return SLOT_HEADER_BYTES + 4 * self.mma_rows // self.warpgroups * columns
 
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""
@@ -297,6 +312,13 @@ class Config(WgmmaConfig):
                 f"scale={self.scale}, swap_ab={'on' if self.swap_ab else 'off'}, tile_n="
                 f"{self.tile_n}, mode={self.mode}, store={self.store}; try warpgroups=2 "
                 f"with {'tile_n' if self.swap_ab else 'tile_m'}=128"
+            )
+        if self.stream_k and (self.cluster_ctas > 1 or self.trims_k or self.index == "rows"):
+            raise ConfigError(
+                "stream_k shares out tiles that single CTAs count before they start, so it needs "
+                "cluster 1x1, and groups that have the same K and are counted: mode=masked, "
+                f"batched, or contiguous without index=rows; got cluster {self.cluster_m}x"
+                f"{self.cluster_n}, mode={self.mode}, index={self.index}; try stream_k=off"
             )
         if self.cluster_m > 1 and self.tile_n % 16:
             raise ConfigError(

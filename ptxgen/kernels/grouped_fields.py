@@ -8,6 +8,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.kernels.grouped_config import (
     CONSUMER_REGISTERS,
     PRODUCER_REGISTERS,
+    SLOT_HEADER_BYTES,
     TOKEN_ROWS,
     WORK_BYTES,
     WORK_SLOTS,
@@ -15,6 +16,7 @@ from ptxgen.kernels.grouped_config import (
 )
 from ptxgen.kernels.grouped_loop_fields import handed_chunks, instance_fields
 from ptxgen.kernels.grouped_resources import smem_map
+from ptxgen.kernels.grouped_schedule import LEAST_SAVED
 from ptxgen.kernels.promotion_fields import mover_fields, scale_block_fields
 from ptxgen.kernels.wgmma_fields import consumer_fields, rank_moves, ring_fields
 from ptxgen.layout import CHUNK_BYTES, MMA_M, WARP_LANES, WARP_ROWS, DStaging, align_up
@@ -176,7 +178,12 @@ def _kernel_fields(config: Config, regions: dict[str, int]) -> dict[str, object]
         "finds_lane_row": reads_places or reads_row_scales,
         "finds_lane_column": reads_places or config.scale == "group"
         or (config.swap_ab and config.block_scaled),
-        "joins_warpgroup": config.store != "global" and config.swap_ab,
+        "joins_warpgroup": (config.store != "global" and config.swap_ab) or config.stream_k,
+        "stream_k": config.stream_k,
+        "slot_bytes": config.slot_bytes,
+        "slot_header": SLOT_HEADER_BYTES,
+        "least_saved": LEAST_SAVED,
+        "num_consumers": config.warpgroups,
         "prepares": config.prepares_factors,
         "num_prepared": widest // 4,
         "sums": [f"%sum{i}_" for i in range(config.blocks_per_warpgroup)]

@@ -5,7 +5,8 @@ from typing import Any
 from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.agreement import index_kind
-from ptxgen.launch import Launch, Param
+from ptxgen.kernels.grouped_schedule import MOST_PARTS, least_part
+from ptxgen.launch import Buffer, Launch, Param
 from ptxgen.operand_buffers import operand_buffers
 from ptxgen.problem import BLOCK_SCALES
 from ptxgen.raster import raster_height
@@ -20,7 +21,9 @@ def grouped_launch(
     smem_bytes: int,
 ) -> Launch:
     """The launch of `config`, whose tensor maps are `maps`, on a GPU of `num_sms` SMs."""
-    clusters = max(1, min(_most_tiles(problem, config), num_sms // config.cluster_ctas))
+    shares = getattr(config, "stream_k", False)
+    most = _most_tiles(problem, config) * (MOST_PARTS if shares else 1)
+    clusters = max(1, min(most, num_sms // config.cluster_ctas))
     d_bytes = dtype(problem.d).bytes
     params = [
         *maps,
@@ -37,14 +40,22 @@ def grouped_launch(
         Param("raster_m_tiles", "u32", raster_height(config.cluster_m)),
         Param("alpha", "f32", problem.alpha),
     ]
+    buffers = operand_buffers(problem)
+    grid = clusters * config.cluster_ctas
+    if shares:
+        k_tiles = -(-problem.k // config.tile_k)
+        params.append(Param("least_k_tiles", "u32", least_part(k_tiles)))
+        params.append(Param("workspace", "pointer", "workspace"))
+        nbytes = grid * config.warpgroups * config.slot_bytes
+        buffers = (*buffers, Buffer("workspace", nbytes, "workspace", "zeros"))
     return Launch(
         entry=str(config),
-        grid_ctas=(clusters * config.cluster_ctas, 1, 1),
+        grid_ctas=(grid, 1, 1),
         cta_threads=(cta_threads, 1, 1),
         cluster_ctas=(config.cluster_ctas, 1, 1),
         dynamic_smem_bytes=smem_bytes,
         params=tuple(params),
-        buffers=operand_buffers(problem),
+        buffers=buffers,
     )
 
 

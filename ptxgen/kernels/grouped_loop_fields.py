@@ -3,9 +3,10 @@
 from typing import Any
 
 from ptxgen.dtypes import dtype
-from ptxgen.kernels.grouped_config import SWIZZLE_BYTES, Config
+from ptxgen.kernels.grouped_config import SLOT_HEADER_BYTES, SWIZZLE_BYTES, Config
 from ptxgen.kernels.promotion_fields import promotion_fields, second_scale_offset
 from ptxgen.kernels.staged_chunks import staged_chunks, vector
+from ptxgen.kernels.wgmma_config import WARPGROUP_THREADS
 from ptxgen.layout import MMA_M, DStaging, align_up
 
 
@@ -52,8 +53,22 @@ def instance_fields(config: Config, index: int, columns: int) -> dict[str, objec
         "chunks": _swapped_chunks(config, columns) if config.swap_ab else [],
         **_store_batches(config, results),
         "added_chunks": handed_chunks(config, results) if config.hands_over else [],
+        "slot_groups": _slot_groups(config, results, registers) if config.stream_k else [],
         **_promotion_fields(config, columns),
     }  # fmt: skip
+
+
+def _slot_groups(config: Config, results: list[str], registers: int) -> list[dict[str, object]]:
+    """Sums of a thread four by four, and where they lie in its slot of the workspace."""
+    return [
+        {
+            "offset": SLOT_HEADER_BYTES + (i * registers // 4 + quad) * 16 * WARPGROUP_THREADS,
+            "sums": [f"{result}{4 * quad + j}" for j in range(4)],
+            "registers": vector(result, 4 * quad, 4),
+        }
+        for i, result in enumerate(results)
+        for quad in range(registers // 4)
+    ]
 
 
 def _block_scale_offset(config: Config, block: int) -> int:

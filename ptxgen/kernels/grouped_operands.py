@@ -4,7 +4,7 @@ from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.agreement import check_agrees, check_plain
-from ptxgen.kernels.grouped_config import NAME, Config
+from ptxgen.kernels.grouped_config import MOST_SHARED_GROUPS, NAME, Config
 from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operands_fit
 from ptxgen.problem import FP8, MICRO_SCALES, Gemm
 
@@ -76,3 +76,9 @@ def check_serves(problem: GroupedGemm, config: Config) -> None:
     check_operands(problem)
     check_agrees(problem, config)
     check_d_fits_tma(problem, config.store)
+    if config.stream_k and (problem.groups > MOST_SHARED_GROUPS or not problem.k):
+        raise ConfigError(
+            f"stream_k counts the tiles of up to {MOST_SHARED_GROUPS} groups before it hands them "
+            f"out, and shares them along K, got groups={problem.groups} and k={problem.k}; try "
+            "stream_k=off"
+        )

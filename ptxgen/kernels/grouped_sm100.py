@@ -338,6 +338,7 @@ def _work_fields(config: Config) -> dict[str, object]:
         "work_empty_offset": offsets["work_empty"],
         "work_slots": WORK_SLOTS,
         "takes_k": False,
+        "stream_k": False,
         "work_bytes": WORK_BYTES,
     }
 
