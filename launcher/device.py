@@ -136,7 +136,8 @@ class GpuDevice:
         addresses: Mapping[str, int],
         stream: Any = None,
     ) -> None:
-        """Launch the entry of `ptx` (text or a cubin) on `stream`; does not wait for it.
+        """Launch the entry of `ptx` (text or a cubin) on `stream`; does not wait for it, unless it
+        has workspaces and they are not among `addresses`: they are freed after it.
 
         Raises: LaunchError, AssemblyError, DriverError. A fault of the kernel itself shows in the
         next call that waits.

@@ -11,6 +11,7 @@ from ptxgen.launcher.driver import check, driver_error, load_driver
 from ptxgen.launcher.module import Kernel
 from ptxgen.launcher.parameters import ParameterBlock
 from ptxgen.launcher.streams import stream_handle
+from ptxgen.launcher.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from ptxgen.launcher.device import GpuDevice
@@ -37,6 +38,10 @@ class PreparedCall:
     captured into a CUDA graph: parameters and tensor maps are copied into it, but keep the call
     while the graph may run, as it keeps the module loaded. Calls from several threads are
     serialised.
+
+    A kernel's workspaces are the call's: one for each stream (the last MOST_STREAMS used), made
+    and zeroed by the first call on it, which may be a captured one. Each capture has its own, which
+    the graph keeps. One graph instantiated twice must not run twice at once.
     """
 
     def __init__(
@@ -55,7 +60,12 @@ class PreparedCall:
         """
         self.device = device
         self.launch = launch
-        self.block = ParameterBlock(launch.params, launch.buffers)
+        own = launch.workspaces
+        operands = tuple(b for b in launch.buffers if b.role != "workspace")
+        self.block = ParameterBlock(launch.params, (*operands, *own))
+        self._operand_names = tuple(b.name for b in operands)
+        self._workspace_names = tuple(b.name for b in own)
+        self._workspaces = Workspaces(device, [b.nbytes for b in own])
         self.module = device.modules.acquire(image, template_lines)
         weakref.finalize(self, device.modules.release, self.module)
         self._driver = load_driver()
@@ -72,16 +82,18 @@ class PreparedCall:
     def __call__(self, addresses: Mapping[str, int] | Sequence[int], stream: Any = None) -> None:
         """Issue the launch; does not wait for it.
 
-        addresses: device address of each buffer, by name or in the order of the launch's buffers.
+        addresses: device address of each buffer, by name or in the order of the launch's buffers;
+        without workspaces in order, and by name only where the caller has workspaces of his own.
         stream: see `stream_handle`.
 
         Raises: ArgumentError, LaunchError, DriverError.
         """
+        given: Mapping[str, int] = {}
         if type(addresses) is not tuple and isinstance(addresses, Mapping):
-            addresses = self._ordered(addresses)
+            given, addresses = addresses, self._ordered(addresses)
         handle = stream_handle(stream)
         with self._lock, self.device.current():
-            self.block.set_addresses(addresses)
+            self.block.set_addresses(addresses, self._workspace_addresses(handle, given))
             if handle != self._stream:
                 self._config.hStream = self._driver.CUstream(handle)
                 self._stream = handle
@@ -96,14 +108,22 @@ class PreparedCall:
                 f" static_smem_bytes={self.kernel.static_smem_bytes} on {self.device.name}",
             )  # fmt: skip
 
+    def _workspace_addresses(self, stream: int, given: Mapping[str, int]) -> tuple[int, ...]:
+        """What the caller gave, else our own."""
+        names = self._workspace_names
+        if all(name in given for name in names):
+            return tuple(given[name] for name in names)
+        own = dict(zip(names, self._workspaces.at(stream), strict=True))
+        return tuple(given.get(name, own[name]) for name in names)
+
     def _ordered(self, addresses: Mapping[str, int]) -> tuple[int, ...]:
-        missing = [name for name in self.block.buffer_names if name not in addresses]
+        missing = [name for name in self._operand_names if name not in addresses]
         if missing:
             raise ArgumentError(
                 f"no address for buffer {missing[0]!r}; must have one for each of"
-                f" {self.block.buffer_names}, got {tuple(addresses)}; try to add it"
+                f" {self._operand_names}, got {tuple(addresses)}; try to add it"
             )
-        return tuple(addresses[name] for name in self.block.buffer_names)
+        return tuple(addresses[name] for name in self._operand_names)
 
 
 def check_launch(launch: Launch, kernel: Kernel, sizes: Sequence[int], smem_bytes: int) -> None:

@@ -156,21 +156,23 @@ class ParameterBlock:
             data = pack_scalar(param)
             ctypes.memmove(address, data, len(data))
 
-    def set_addresses(self, addresses: Sequence[int]) -> None:
-        """Point at the buffers' device addresses, in the order of the launch's buffers.
+    def set_addresses(self, addresses: Sequence[int], workspaces: Sequence[int] = ()) -> None:
+        """Point at the buffers' device addresses, in the order of the buffers.
 
+        workspaces: addresses of the last buffers, where those are the kernel's own.
         Only what changed since the last call is written. A context must be current if a tensor
         map changes.
 
         Raises: ArgumentError, LaunchError, DriverError.
         """
-        if len(addresses) != len(self._addresses):
+        known = self._addresses
+        count = len(known) - len(workspaces)
+        if len(addresses) != count:
             raise ArgumentError(
-                f"the launch has {len(self._addresses)} buffers {self.buffer_names}, got"
+                f"the launch has {count} buffers {self.buffer_names[:count]}, got"
                 f" {len(addresses)} addresses; try one for each, in this order"
             )
-        known = self._addresses
-        for index, address in enumerate(addresses):
+        for index, address in enumerate((*addresses, *workspaces)):
             if address == known[index]:
                 continue
             known[index] = None  # until all of them are written

@@ -46,13 +46,14 @@ class Buffer:
     """Size of the allocation in bytes."""
     role: str = "in"
     """in, out or inout: what the kernel does with it. workspace: it is the kernel's own, all zeros
-    before the first launch, and must not be shared by launches that may overlap."""
+    before the first launch, and must not be shared by launches that may overlap; devices bring it
+    where the caller does not."""
     init: str = "poison"
     """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
     random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""
 
     def __post_init__(self) -> None:
-        """Check size and role.
+        """Check size, role and what a workspace begins as.
 
         Raises: LaunchError.
         """
@@ -63,6 +64,16 @@ class Buffer:
             )
         if self.role not in ROLES:
             raise LaunchError(not_one_of(f"buffer {self.name}: role", self.role, ROLES))
+        if self.role == "workspace" and self.init != "zeros":
+            raise LaunchError(
+                f"buffer {self.name}: a workspace must begin as zeros, got init={self.init!r}; try "
+                "init='zeros'"
+            )
+
+    @property
+    def is_result(self) -> bool:
+        """Whether the caller wants what the kernel leaves in it."""
+        return self.role in ("out", "inout")
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,11 @@ class Launch:
             if buffer.name == name:
                 return buffer
         raise LaunchError(not_one_of("buffer", name, [b.name for b in self.buffers]))
+
+    @property
+    def workspaces(self) -> tuple[Buffer, ...]:
+        """The buffers that are the kernel's own."""
+        return tuple(b for b in self.buffers if b.role == "workspace")
 
     def renamed(self, names: Mapping[str, str]) -> "Launch":
         """The same with buffers called otherwise: `names` holds old name -> new name. One kernel's
@@ -311,6 +327,7 @@ class Device(Protocol):
 
     def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
         """Run `launch` of the entry in `ptx`; `addresses` holds one address per buffer name.
+        Workspaces may be left out; the launch then has its own.
 
         Raises: LaunchError, PtxError, EmulationError, DriverError.
         """

@@ -200,7 +200,7 @@ def launch_on(
 def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[str, bytes]]:
     """Run anybody's `ptx` on buffers filled as the launch says.
 
-    Returns: seconds, and the bytes of every buffer that the kernel may write.
+    Returns: seconds, and the bytes of every buffer that holds a result.
 
     Raises: LaunchError, and as `Device.launch`.
     """
@@ -216,9 +216,7 @@ def run_launch(launch: Launch, ptx: str, device: Device) -> tuple[float, dict[st
         began = time.perf_counter()
         device.launch(launch, ptx, addresses)
         outputs = {
-            b.name: device.read(addresses[b.name], b.nbytes)
-            for b in launch.buffers
-            if b.role != "in"
+            b.name: device.read(addresses[b.name], b.nbytes) for b in launch.buffers if b.is_result
         }
         return time.perf_counter() - began, outputs
 

@@ -29,6 +29,11 @@ def test_a_launch_is_read_as_it_was_written() -> None:
     assert Launch.from_json(LAUNCH.to_json()) == LAUNCH
 
 
+def test_a_workspace_begins_as_zeros() -> None:
+    with pytest.raises(LaunchError, match="must begin as zeros, got init='poison'; try"):
+        Buffer("x", 512, "workspace")
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -42,7 +47,7 @@ def test_a_launch_is_read_as_it_was_written() -> None:
         (("dynamic_smem_bytes",), -1, "dynamic_smem_bytes must be >= 0"),
         (("buffers", 0, "nbytes"), -1, "buffer x: nbytes must be in 0"),
         (("buffers", 0, "nbytes"), 1.5, r"buffers\[0\]: nbytes must be an integer, got 1.5"),
-        (("buffers", 0, "role"), "output", "role must be one of in, out, inout, got 'output'"),
+        (("buffers", 0, "role"), "output", "role must be one of in, out, inout, workspace, got"),
         (("buffers", 0, "init"), 0, r"buffers\[0\]: init must be text, got 0"),
         (("params", 0, "value", "box"), 8, "tensor map: box must be a list of integers, got 8"),
         (("params", 1, "value"), "y", "buffer of parameter pointer must be one of .*, got 'y'"),

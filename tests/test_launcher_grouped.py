@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import ArgumentError, ConfigError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm90
 from ptxgen.launcher import grouped_gemm
 
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -42,6 +44,16 @@ def test_masked_groups_get_their_rows_and_no_others(swap_ab: str) -> None:
             d[group, :rows].astype(float), bf16(product(a[group, :rows], b[group]))
         )
         assert (d[group, rows:] == 7).all()
+
+
+def test_tiles_shared_along_k_need_no_workspace_of_the_caller() -> None:
+    a, b = integers((4, 24, 1024)), integers((4, 128, 1024), 1)
+    problem = GroupedGemm("masked", 4, 24, 128, 1024, d="f32")
+    config = grouped_sm90.default_config(problem, swap_ab=True, tile_m=24, stream_k=True)
+    for rows in (ROWS, ROWS[::-1].copy()):
+        d = grouped_gemm(a, b, rows, d_dtype="f32", config=config, device="emulator")
+        for group, count in enumerate(rows):
+            assert np.array_equal(d[group, :count], product(a[group, :count], b[group]))
 
 
 def test_contiguous_groups_with_block_scales_are_exact() -> None:

@@ -169,10 +169,11 @@ def _run_file(
     ptx = read_text(path)
     launch = read_launch(launch_path)
     for name in save:
-        if launch.buffer(name).role == "in":
+        if not launch.buffer(name).is_result:
             raise ArgumentError(
-                f"--save {name}: must be a buffer that the kernel writes, got one of role in; try "
-                f"{', '.join(b.name for b in launch.buffers if b.role != 'in') or 'without'}"
+                f"--save {name}: must be a buffer that the kernel writes, got one of role "
+                f"{launch.buffer(name).role}; try "
+                f"{', '.join(b.name for b in launch.buffers if b.is_result) or 'without'}"
             )
     with output_files(*save.values()) as files:
         device = open_device(device_name, exact)

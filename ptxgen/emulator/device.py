@@ -65,11 +65,16 @@ class EmulatorDevice:
 
     def launch(self, launch: Launch, ptx: str, addresses: Mapping[str, int]) -> None:
         """Run `launch` of the entry in `ptx`; `addresses` holds one address per buffer name.
+        Workspaces may be left out: the launch then has its own.
 
         Raises: LaunchError, PtxError, EmulationError.
         """
         observer = self.observer
         image = load_image(ptx, launch, observer)
+        workspaces = {
+            b.name: self._zeroed(b.nbytes) for b in launch.workspaces if b.name not in addresses
+        }
+        addresses = {**addresses, **workspaces}
         for name, address in addresses.items():
             if name:
                 self.memory.rename(address, name)
@@ -85,7 +90,14 @@ class EmulatorDevice:
                 self.num_instructions += machine.num_instructions
                 self.printed += "".join(machine.printed)
         finally:
-            self.memory.free(base)
+            for address in (base, *workspaces.values()):
+                self.memory.free(address)
+
+    def _zeroed(self, nbytes: int) -> int:
+        """Address of a new allocation that holds zeros."""
+        address = self.alloc(nbytes)
+        self.write(address, bytes(nbytes))
+        return address
 
     def _place_variables(self, image: Image) -> dict[str, int]:
         """Addresses of the module's global and constant variables, placed at its first launch."""
