@@ -84,8 +84,8 @@ def repeat_under_load(device: GpuDevice, named: Named, extent: Extent) -> dict[s
         new_stream(device) as stream,
         new_stream(device) as load_stream,
     ):
-        copy = workload.addresses(call.launch)[0]
-        busy = other.addresses(load.launch)[0]
+        copy = workload.copies[0]
+        busy = other.copies[0]
         first, differing = None, 0
         for repeat in range(extent.repeats):
             device.fill(copy["d"], workload.d_bytes, 0xFF)
@@ -121,7 +121,7 @@ def rows_for_every_m(device: GpuDevice, named: Named) -> dict[str, Any]:
             config = selection.choose(problem, device.name, batch_invariant=True)
             configs[str(config)] = None
             call = prepared(device, problem, config)
-            call(workload.addresses(call.launch)[0])
+            call(workload.copies[0])
             device.synchronize()
             return workload.read_d(copy).view(np.uint16)
 
@@ -145,8 +145,9 @@ def cost_of_invariance(device: GpuDevice, named: Named, m: int) -> dict[str, Any
         contenders = []
         for name, config in configs.items():
             plan = kernel_of(config).plan(problem, config, device.properties.num_sms)
-            copies = workload.addresses(plan.launch)
-            contenders.append(launch_contender(name, watch, plan.launch, image_of(plan), copies))
+            contenders.append(
+                launch_contender(name, watch, plan.launch, image_of(plan), workload.copies)
+            )
         samples = compare(contenders, METHOD)
         for contender in contenders:
             contender.close()

@@ -276,9 +276,8 @@ class _Bench:
         with ExitStack() as stack:
             contenders: list[Contender] = []
             for way in prepared.ways:
-                copies = workload.addresses(way.plan.launch)
                 contender = launch_contender(
-                    way.name, self.watch, way.plan.launch, way.image.result(), copies
+                    way.name, self.watch, way.plan.launch, way.image.result(), workload.copies
                 )
                 stack.callback(contender.close)
                 contenders.append(contender)

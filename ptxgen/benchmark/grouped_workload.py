@@ -12,7 +12,6 @@ from ptxgen.benchmark.workload import copy_on_device, pool
 from ptxgen.grouped_operands import device_sizes
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
-from ptxgen.launch import Launch
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.timing import OperandRotation
 from ptxgen.operands import POISON
@@ -72,11 +71,6 @@ class GroupedWorkload:
         if x.ndim == 3 and name in strides and strides[name][1] == 1:
             x = x.transpose(0, 2, 1)
         return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-
-    def addresses(self, launch: Launch) -> list[dict[str, int]]:
-        """Addresses of all buffers of a launch, copy by copy."""
-        names = {buffer.name for buffer in launch.buffers}
-        return [{n: a for n, a in copy.items() if n in names} for copy in self.copies]
 
     def reset_d(self) -> None:
         """Fill every copy of D: NaN, so that what is not written shows; zeros if it is added to."""

@@ -96,5 +96,4 @@ def our_contender(name: str, watch: Stopwatch, workload: Workload, image: Image)
     """
     num_sms = watch.device.properties.num_sms
     plan = KERNELS[image.kernel].plan(workload.problem, image.config, num_sms)
-    copies = workload.addresses(plan.launch)
-    return launch_contender(name, watch, plan.launch, image.code, copies)
+    return launch_contender(name, watch, plan.launch, image.code, workload.copies)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.launch import Launch
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.driver import check
 from ptxgen.launcher.timing import OperandRotation
@@ -100,24 +99,10 @@ class Workload:
         nbytes = {name: content.nbytes for name, content in host.storage.items()}
         self.rotation = OperandRotation(device, {**nbytes, "d": self.d_bytes})
         self.copies = self.rotation.copies
-        self._extra: list[int] = []
         for name, content in host.storage.items():
             device.write(self.copies[0][name], content.reshape(-1).view(np.uint8).data)
             for copy in self.copies[1:]:
                 copy_on_device(device, copy[name], self.copies[0][name], content.nbytes)
-
-    def addresses(self, launch: Launch) -> list[dict[str, int]]:
-        """Addresses of all buffers of a launch, copy by copy.
-
-        A buffer that is no operand (a workspace) is one zeroed allocation for all copies.
-        """
-        extra = {}
-        for buffer in launch.buffers:
-            if buffer.name not in self.copies[0]:
-                extra[buffer.name] = self.device.alloc(buffer.nbytes)
-                self._extra.append(extra[buffer.name])
-                self.device.fill(extra[buffer.name], buffer.nbytes, 0)
-        return [{**copy, **extra} for copy in self.copies]
 
     def poison_d(self) -> None:
         """Fill every copy of D with NaN, so that an element that is not written shows."""
@@ -145,8 +130,6 @@ class Workload:
     def free(self) -> None:
         """Give the GPU's memory back."""
         self.rotation.free()
-        while self._extra:
-            self.device.free(self._extra.pop())
 
 
 def copy_on_device(device: GpuDevice, target: int, source: int, nbytes: int) -> None:
