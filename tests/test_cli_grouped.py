@@ -107,6 +107,16 @@ def test_token_steps_ask_for_swapped_operands() -> None:
     assert "_swapped16_" in done.output
 
 
+def test_run_shares_tiles_out_along_k_where_told() -> None:
+    done = run("run", "grouped", "--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "1024",
+               "--a", "e4m3", "--scale", "block", "--swap-ab", "on", "--stream-k", "on", "--data",
+               "integers", "--device", "emulator", "--json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    assert report["config"].endswith("_streamk")
+    assert (report["exact_mismatches"], report["stray_bytes"]) == (0, 0)
+
+
 def test_rows_beyond_what_a_masked_group_holds_are_said_to_be_clamped() -> None:
     sizes = ("--groups", "2", "--rows", "30,5", "--max-m", "24", "--n", "64", "--k", "128")
     done = run("run", "grouped", *sizes, "--a", "e4m3", "--b", "e4m3", "--device", "emulator")

@@ -33,9 +33,7 @@ def with_proven_hint(
     """
     text, _, hint = str(error).partition("; try ")
     for name, value in re.findall(r"\b([a-z_]+)<?=(\w+)", hint):
-        if name in chosen and _is_legal(
-            make, {**chosen, name: int(value) if value.isdecimal() else value}
-        ):
+        if name in chosen and _is_legal(make, {**chosen, name: _value(value)}):
             return error
     changes = [
         _shown(name, changed, option_of)
@@ -46,6 +44,11 @@ def with_proven_hint(
     if not changes:
         return error
     return ConfigError(f"{text}; try {', or '.join(changes[:SHOWN])}")
+
+
+def _value(text: str) -> int | str | bool:
+    """The value of a field that a hint names."""
+    return text == "on" if text in ("on", "off") else int(text) if text.isdecimal() else text
 
 
 def _is_legal(make: Make, fields: Fields) -> bool:

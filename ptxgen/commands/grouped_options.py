@@ -55,6 +55,9 @@ _GROUPED = (
                  help="Swapped: one main loop for each multiple of this many rows."),
     click.option("--loop", type=click.Choice(LOOPS),
                  help="Main loop with promotion."),
+    click.option("--stream-k", type=click.Choice(["auto", "on", "off"]), default="auto",
+                 show_default=True,
+                 help="Whether the tiles of the last wave are shared out along K."),
 )  # fmt: skip
 
 
@@ -175,6 +178,8 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
     for name in ("token_step", "loop"):
         if values[name] is not None:
             chosen[name] = values[name]
+    if values["stream_k"] != "auto":
+        chosen["stream_k"] = values["stream_k"] == "on"
     swap_ab = chosen.pop("swap_ab", None)
     known = set(kernel.Config.__dataclass_fields__)
     for name in chosen:
@@ -191,7 +196,7 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
         refuse_given(("expected_rows", "gpu"), why)
     expected = values["expected_rows"]
     if values["config_choice"] == "chosen":
-        names = {*CONFIG_OPTIONS, "token_step", "loop"} - {"swap_ab"}
+        names = {*CONFIG_OPTIONS, "token_step", "loop", "stream_k"} - {"swap_ab"}
         refuse_given(names, BESIDE_CHOSEN)
     elif expected is None:
         expected = -(-sum(rows) // len(rows))

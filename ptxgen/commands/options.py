@@ -30,6 +30,7 @@ _OPTIONS = {
 """Field of a Config -> the option that gives it; where it is not --FIELD with dashes."""
 GROUP_OPTIONS = (
     "mode", "groups", "rows", "max_m", "index", "alignment", "expected_rows", "token_step", "loop",
+    "stream_k",
 )  # fmt: skip
 """What describes groups only, by the names of parameters."""
 EPILOGUE_OPTIONS = tuple(f.name for f in fields(Epilogue))
