@@ -11,7 +11,7 @@ from ptxgen.launcher.driver import check, driver_error, load_driver
 from ptxgen.launcher.module import Kernel
 from ptxgen.launcher.parameters import ParameterBlock
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.launcher.workspaces import Workspaces
+from ptxgen.launcher.workspaces import workspaces_of
 
 if TYPE_CHECKING:
     from ptxgen.launcher.device import GpuDevice
@@ -39,9 +39,9 @@ class PreparedCall:
     while the graph may run, as it keeps the module loaded. Calls from several threads are
     serialised.
 
-    A kernel's workspaces are the call's: one for each stream (the last MOST_STREAMS used), made
-    and zeroed by the first call on it, which may be a captured one. Each capture has its own, which
-    the graph keeps. One graph instantiated twice must not run twice at once.
+    A kernel's workspaces need not be given: it has one for each stream (the last MOST_STREAMS
+    used), made and zeroed by its first call there, which may be a captured one. Each capture has
+    its own, which the graph keeps. One graph instantiated twice must not run twice at once.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class PreparedCall:
         self.block = ParameterBlock(launch.params, (*operands, *own))
         self._operand_names = tuple(b.name for b in operands)
         self._workspace_names = tuple(b.name for b in own)
-        self._workspaces = Workspaces(device, [b.nbytes for b in own])
         self.module = device.modules.acquire(image, template_lines)
         weakref.finalize(self, device.modules.release, self.module)
         self._driver = load_driver()
-        self._lock = threading.Lock()
+        self._workspaces = workspaces_of(device, self.module, launch) if own else None
+        self._lock = self._workspaces.lock if self._workspaces else threading.Lock()
         self._stream = -1
         self._description = describe_launch(launch)
         with device.current():
@@ -111,7 +111,7 @@ class PreparedCall:
     def _workspace_addresses(self, stream: int, given: Mapping[str, int]) -> tuple[int, ...]:
         """What the caller gave, else our own."""
         names = self._workspace_names
-        if all(name in given for name in names):
+        if self._workspaces is None or all(name in given for name in names):
             return tuple(given[name] for name in names)
         own = dict(zip(names, self._workspaces.at(stream), strict=True))
         return tuple(given.get(name, own[name]) for name in names)

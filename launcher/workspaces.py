@@ -14,29 +14,32 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.errors import DriverError
+from ptxgen.launch import Launch
 from ptxgen.launcher.driver import check
 from ptxgen.launcher.streams import LEGACY_STREAM, PER_THREAD_STREAM
 from ptxgen.launcher.timing import new_stream
 
 if TYPE_CHECKING:
     from ptxgen.launcher.device import GpuDevice
+    from ptxgen.launcher.module import Module
 
 ALIGNMENT = 256
 """Of each workspace, as of an allocation."""
 MOST_STREAMS = 16
-"""Streams for which one call keeps workspaces; those of the stream used longest ago are freed."""
+"""Streams for which a kernel keeps workspaces; those of the stream used longest ago are freed."""
 SEMAPHORE_BYTES = 64
 """More than any sem_t: 32 bytes with glibc on 64-bit machines."""
 
 
 class Workspaces:
-    """The workspaces of one call: all zeros when a stream, or a capture on it, first uses them.
-
-    Not thread-safe: the call has a lock.
+    """The workspaces of one kernel: all zeros when a stream, or a capture on it, first uses them.
+    Freed when nobody holds this any more.
     """
 
     def __init__(self, device: "GpuDevice", nbytes: Sequence[int]) -> None:
         """`nbytes`: size of each workspace. Nothing is allocated yet."""
+        self.lock = threading.Lock()
+        """To be held from `at` until the launch is issued: another use may free what is oldest."""
         self._device = device
         offsets, self._nbytes = [], 0
         for size in nbytes:
@@ -91,6 +94,22 @@ class Workspaces:
             found = _zeroed(self._device, self._nbytes)
             _give_to_graph(self._device, graph, found)
             self._of_capture[key] = found
+        return found
+
+
+_of_kernels: weakref.WeakValueDictionary[Any, Workspaces] = weakref.WeakValueDictionary()
+_of_kernels_lock = threading.Lock()
+
+
+def workspaces_of(device: "GpuDevice", module: "Module", launch: Launch) -> Workspaces:
+    """The workspaces of a launch's kernel. Its calls share them, whatever their operands: on one
+    stream they run one after another, and each leaves them ready for the next."""
+    sizes = tuple(b.nbytes for b in launch.workspaces)
+    key = (module, launch.entry, sizes)
+    with _of_kernels_lock:
+        found = _of_kernels.get(key)
+        if found is None:
+            found = _of_kernels[key] = Workspaces(device, sizes)
         return found
 
 

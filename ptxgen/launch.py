@@ -46,8 +46,8 @@ class Buffer:
     """Size of the allocation in bytes."""
     role: str = "in"
     """in, out or inout: what the kernel does with it. workspace: it is the kernel's own, all zeros
-    before the first launch, and must not be shared by launches that may overlap; devices bring it
-    where the caller does not."""
+    before the first launch, ready for the next one of the same entry after each, and not to be
+    shared by launches that may overlap; devices bring it where the caller does not."""
     init: str = "poison"
     """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
     random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""

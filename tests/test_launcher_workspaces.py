@@ -150,7 +150,7 @@ def test_streams_and_graphs_that_are_gone_leave_no_workspace(
 
     def forgotten(device: GpuDevice, address: int) -> None:
         free(device, address)
-        held.remove(address)
+        held.discard(address)  # or of a graph of another test
 
     monkeypatch.setattr(workspaces, "_zeroed", noted)
     monkeypatch.setattr(workspaces, "_free", forgotten)
