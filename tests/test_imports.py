@@ -66,7 +66,7 @@ LAYERS = (
         "inspection",
     },
     {"emulator", "launcher"},
-    {"exact_model", "verification", "tuner", "benchmark"},
+    {"exact_model", "grouped_exact", "verification", "tuner", "benchmark"},
     {"diagnosis", "trial", "grouped_trial"},
     {
         "subjects",
