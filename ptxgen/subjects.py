@@ -111,8 +111,8 @@ def exercising_grouped_subjects(
 ) -> list[Subject]:
     """The same for grouped kernels: one cluster walks groups that fill a tile of every width that
     the config has main loops for, just not fill it, are empty, span tiles, and end with whole ones;
-    N is ragged. kgrouped: groups whose parts of K have as many k-tiles as `_exercising_k` says, of
-    a D that is ragged both ways.
+    N is ragged. With stream_k as many CTAs as then share tiles. kgrouped: groups whose parts of K
+    have as many k-tiles as `_exercising_k` says, of a D that is ragged both ways.
     """
     cluster_m, cluster_n = getattr(config, "cluster_m", 1), getattr(config, "cluster_n", 1)
     tile = config.tile_m * cluster_m
@@ -133,11 +133,29 @@ def exercising_grouped_subjects(
     padded = [-(-count // problem.alignment) * problem.alignment for count in rows]
     m = sum(padded) if problem.mode == "contiguous" else max(rows)
     found = []
-    for k in _exercising_k(config, ragged):
+    shares = getattr(config, "stream_k", False)
+    for k in (SHARED_K_TILES * config.tile_k,) if shares else _exercising_k(config, ragged):
         small = replace(problem, groups=len(rows), m=m, n=n, k=k)
         sizes = device_sizes(small, rows)
-        found.append(grouped_subject(small, sizes, config, kernel, num_sms=cluster_m * cluster_n))
+        ctas = _ctas_that_share(small, config, sizes) if shares else cluster_m * cluster_n
+        found.append(grouped_subject(small, sizes, config, kernel, num_sms=ctas))
     return found
+
+
+SHARED_K_TILES = 16
+"""k-tiles of a tile that CTAs share: twice what they must save."""
+
+
+def _ctas_that_share(problem: GroupedGemm, config: Any, sizes: Any) -> int:
+    """The fewest CTAs that share a tile in more than two parts: each has many whole ones, too."""
+    from ptxgen.kernels.grouped_schedule import shared_tiles
+
+    segments = problem.segments(sizes)
+    for ctas in range(3, 64):
+        shared = shared_tiles(problem, config, segments, ctas)
+        if any(len(tile.k_parts) > 2 for tile in shared):
+            return ctas
+    raise AssertionError("some number of CTAs must leave a last wave that is worth sharing")
 
 
 def _exercising_k(config: Any, ragged: int, split_k: int = 1) -> tuple[int, ...]:

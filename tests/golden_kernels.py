@@ -176,7 +176,7 @@ def golden_kernels() -> dict[str, Golden | GroupedGolden]:
         "grouped_sm90_stream_k": GroupedGolden(
             grouped_sm90,
             GroupedGemm("masked", 4, 72, 136, 2048, "bf16", "bf16"),
-            {"tile_m": 64, "tile_n": 32, "warpgroups": 1, "stages": 2, "stream_k": True},
+            {"tile_m": 128, "tile_n": 32, "stages": 2, "stream_k": True},
         ),
         "grouped_sm90_added": GroupedGolden(
             grouped_sm90,
