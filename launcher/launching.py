@@ -36,8 +36,9 @@ class PreparedCall:
 
     A call packs what changed, and issues; it allocates nothing, waits for nothing and so may be
     captured into a CUDA graph: parameters and tensor maps are copied into it, but keep the call
-    while the graph may run, as it keeps the module loaded. Calls from several threads are
-    serialised.
+    while the graph may run, as it keeps the module loaded. Prepare it before the capture begins:
+    to load a module may unload one that nobody uses, and that waits for the GPU. Calls from
+    several threads are serialised.
 
     A kernel's workspaces need not be given: it has one for each stream (the last MOST_STREAMS
     used), made and zeroed by its first call there, which may be a captured one. Each capture has

@@ -98,11 +98,11 @@ def test_a_call_first_made_in_a_capture_replays_with_other_sizes(
     gpu: GpuDevice, text: tuple[Any, str], cases: list[Case]
 ) -> None:
     first, other = cases
+    calls = [PreparedCall(gpu, *text) for _ in range(3)]
     with new_stream(gpu) as stream:
         with captured(gpu, stream) as graph:
-            for _ in range(3):
-                PreparedCall(gpu, *text)(first.addresses, stream)
-        gc.collect()
+            for call in calls:
+                call(first.addresses, stream)
         replays_exactly(first, graph, stream)
         first.take_rows_of(other)
         replays_exactly(first, graph, stream)
