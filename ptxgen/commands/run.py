@@ -171,7 +171,7 @@ def _run_file(
     for name in save:
         if not launch.buffer(name).is_result:
             raise ArgumentError(
-                f"--save {name}: must be a buffer that the kernel writes, got one of role "
+                f"--save {name}: must be a buffer that holds a result, got one of role "
                 f"{launch.buffer(name).role}; try "
                 f"{', '.join(b.name for b in launch.buffers if b.is_result) or 'without'}"
             )
