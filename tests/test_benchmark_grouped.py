@@ -119,9 +119,12 @@ def test_weight_bound_peers_are_converted_by_the_bandwidth_of_a_copy() -> None:
 
 def test_a_curve_tells_swapped_from_straight_whichever_was_chosen() -> None:
     results = [
-        {"groups": 2, "n": 64, "k": 128, "rows": [rows] * 2, "swap_ab": swapped, "us": 1.0,
-         "read_stream_us": 0.5, "peers": [{"peer": OTHER, "us": 2.0}]}
-        for rows, swapped in ((24, False), (8, True), (16, True))
+        {"set": name, "groups": 2, "n": 64, "k": 128, "rows": [rows] * 2, "swap_ab": swapped,
+         "us": 1.0, "read_stream_us": 0.5, "peers": [{"peer": OTHER, "us": 2.0}]}
+        for name, rows, swapped in (
+            ("swap-curve", 24, False), ("swap-curve", 8, True), ("swap-curve", 16, True),
+            ("speculative", 4, True),
+        )
     ]  # fmt: skip
     (points,) = swap_curves(results).values()
     assert [p["rows"] for p in points] == [8, 16, 24]

@@ -8,6 +8,9 @@ from ptxgen.benchmark.grouped_suite import OTHER
 from ptxgen.benchmark.plot import pyplot_module, save_figure
 from ptxgen.errors import ArgumentError
 
+CURVE = "swap-curve"
+"""The set of a curve's points; other sets have some of its sizes, measured by another method."""
+
 
 def plot_grouped(report: Mapping[str, Any], path: Path) -> None:
     """Write one panel for each set of weights that was measured both ways at several row counts;
@@ -18,7 +21,7 @@ def plot_grouped(report: Mapping[str, Any], path: Path) -> None:
     """
     curves = swap_curves(report["results"])
     if not curves:
-        raise ArgumentError("a plot of grouped problems shows --set swap-curve; try that set")
+        raise ArgumentError(f"a plot of grouped problems shows --set {CURVE}; try that set")
     pyplot = pyplot_module()
     figure, panels = pyplot.subplots(
         1, len(curves), figsize=(6 * len(curves), 5), layout="constrained", squeeze=False
@@ -37,12 +40,12 @@ def plot_grouped(report: Mapping[str, Any], path: Path) -> None:
 
 
 def swap_curves(results: list[dict[str, Any]]) -> dict[tuple[int, int, int], list[dict[str, Any]]]:
-    """Points by (groups, n, k) of what was measured both ways with equal groups, for three rows or
-    more: rows, us by whether the operands were swapped, which was chosen, and the stream's us."""
+    """Points of the curve's set by (groups, n, k), measured both ways, for three rows or more: rows,
+    us by whether the operands were swapped, which was chosen, and the stream's us."""
     found: dict[tuple[int, int, int], dict[int, dict[str, Any]]] = {}
     for r in results:
         other = next((p for p in r["peers"] if p["peer"] == OTHER), None)
-        if other is None or len(set(r["rows"])) != 1:
+        if r["set"] != CURVE or other is None:
             continue
         point = {
             "rows": r["rows"][0],
