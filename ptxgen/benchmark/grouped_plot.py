@@ -40,7 +40,7 @@ def plot_grouped(report: Mapping[str, Any], path: Path) -> None:
 
 
 def swap_curves(results: list[dict[str, Any]]) -> dict[tuple[int, int, int], list[dict[str, Any]]]:
-    """Points of the curve's set by (groups, n, k), measured both ways, for three rows or more: rows,
+    """The curve's points by (groups, n, k), measured both ways, for three rows or more: rows,
     us by whether the operands were swapped, which was chosen, and the stream's us."""
     found: dict[tuple[int, int, int], dict[int, dict[str, Any]]] = {}
     for r in results:
