@@ -69,11 +69,15 @@ def grouped_gemm(
     D that belong to no group stay as they are.
     sizes: int32 or int64, in the same memory as the rest; read by the kernel only, so that a
     captured graph may be replayed with other sizes. What lies outside the matrices is clamped.
-    kgrouped: groups must start at multiples of `alignment`, and it of 16 bytes. Of numpy arrays
-    this is checked; what only the device knows is not, and breaking it is an illegal instruction.
+    masked: the rows of each group [G]; contiguous: as `index` says; kgrouped: [G+1] offsets along
+    K, part g from sizes[g] to sizes[g+1].
+    alignment: kgrouped: parts must start at multiples of it, and it must be one of 16 bytes. Of
+    numpy arrays this is checked; what only the device knows is not, and breaking it is an illegal
+    instruction.
     scale_a, scale_b: None or float32 arrays. tensor: [1] and [G]; rowcol: [G,M] (or [rows]) and
     [G,N]; block: [G,M,ceil(K/128)] and [G,ceil(N/128),ceil(K/128)]; group: the same with [G,N,...].
-    Any strides.
+    kgrouped: none or group, [M,ceil(K/128)] and [N,ceil(K/128)] where `alignment` is a multiple of
+    128; else G columns more, and part g's begin at ceil(sizes[g]/128) + g. Any strides.
     scale: none, tensor, rowcol, block or group; None = what the shapes of the scales say.
     out: D; None = a new array (kgrouped: must be given, as it is added to).
     groups: number of groups where neither b nor sizes tell (index=rows with kgrouped never).
@@ -161,6 +165,12 @@ def _problem(
             f"a must have as many matrices as b, {count}, got {a.shape[0]}; try mode=contiguous "
             "with one matrix of all rows"
         )
+    given = sizes.size if mode == "kgrouped" and sizes is not None else 0
+    if given and out is not None and out.shape[:1] == (given,):
+        raise ArgumentError(
+            f"sizes: must be {given + 1} offsets along K for the {given} matrices of out, got "
+            f"{given}; try numpy.concatenate([[0], numpy.cumsum(sizes)])"
+        )
     matrices = (count,) if mode == "kgrouped" else ()
     expected = (*matrices, *a.shape[:-1], b.shape[-2])
     if out is not None and out.shape != expected:
@@ -210,7 +220,7 @@ def _sizes_hint(problem: GroupedGemm, got: int) -> str:
         return "offsets: numpy.concatenate([[0], numpy.cumsum(sizes)])"
     if problem.sizes_length == problem.groups == got - 1:
         return "sizes[1:]" if problem.mode == "contiguous" else "counts: numpy.diff(sizes)"
-    if problem.index == "rows":
+    if problem.index == "rows" and got == problem.groups:
         return "numpy.repeat(numpy.arange(groups), sizes), the group of each row"
     return "one for each group" + " and the end" * (problem.sizes_length > problem.groups)
 
@@ -296,9 +306,10 @@ def _check_scales(operands: dict[str, Operand], problem: GroupedGemm) -> None:
         expected = problem.scale_shape(name)
         allowed = {expected, expected[1:]} if expected[0] == 1 else {expected}
         if x.shape not in allowed and not (problem.scale == "tensor" and x.size == expected[0]):
+            hint = "alignment=128" if problem.has_block_gaps else "another scale, or reshape"
             raise ArgumentError(
                 f"{name}: must have shape {expected} for scale={problem.scale}, got {x.shape}; "
-                "try another scale, or reshape"
+                f"try {hint}"
             )
         rowcol = problem.scale == "rowcol"
         if rowcol and x.size and x.host is None and x.strides_bytes[-1] != x.itemsize:

@@ -34,11 +34,11 @@ def describe_launch(launch: Launch) -> str:
 class PreparedCall:
     """One launch, checked and configured once, then called with new pointers and streams.
 
-    A call packs what changed, and issues; it allocates nothing, waits for nothing and so may be
-    captured into a CUDA graph: parameters and tensor maps are copied into it, but keep the call
-    while the graph may run, as it keeps the module loaded. Prepare it before the capture begins:
-    to load a module may unload one that nobody uses, and that waits for the GPU. Calls from
-    several threads are serialised.
+    A call packs what changed, and issues. Beyond a kernel's first workspace (below) it allocates
+    nothing and waits for nothing, and so may be captured into a CUDA graph: parameters and tensor
+    maps are copied into it, but keep the call while the graph may run, as it keeps the module
+    loaded. Prepare it before the capture begins: to load a module may unload one that nobody uses,
+    and that waits for the GPU. Calls from several threads are serialised.
 
     A kernel's workspaces need not be given: it has one for each stream (the last MOST_STREAMS
     used), made and zeroed by its first call there, which may be a captured one. Each capture has
@@ -57,8 +57,13 @@ class PreparedCall:
 
         template_lines: for each PTX line, the template line that printed it, for messages.
 
-        Raises: LaunchError, AssemblyError, DriverError.
+        Raises: ArgumentError if `device` is no GPU; LaunchError, AssemblyError, DriverError.
         """
+        if not hasattr(device, "modules"):
+            raise ArgumentError(
+                f"device: must be a GpuDevice to prepare calls, got {type(device).__name__}; try "
+                "its launch()"
+            )
         self.device = device
         self.launch = launch
         own = launch.workspaces

@@ -77,7 +77,8 @@ class Workspaces:
             _free_released()
             while len(self._of_streams) >= MOST_STREAMS:
                 _free(self._device, self._of_streams.popitem(last=False)[1])
-            # A destroyed stream's handle is not given away before its work has ended.
+            # A new stream may have the handle of a destroyed one, but not before that one's work
+            # has ended: cuStreamDestroy releases it only then.
             found = self._of_streams[key] = _zeroed(self._device, self._nbytes)
         self._of_streams.move_to_end(key)
         return found

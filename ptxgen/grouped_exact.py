@@ -18,7 +18,7 @@ def shared_by_segment(
     """The tiles that `ctas` CTAs share out along K, by segment. segments: all, as `GroupedGemm.
     segments` gives them. Without stream_k none is shared, nor if ctas is 0."""
     found: dict[Segment, list[SharedTile]] = {segment: [] for segment in segments}
-    if ctas and getattr(config, "stream_k", False):
+    if ctas:
         for tile in shared_tiles(problem, config, segments, ctas):
             found[tile.segment].append(tile)
     return found

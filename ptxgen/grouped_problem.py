@@ -102,6 +102,10 @@ class GroupedGemm:
             raise ProblemError(
                 f"groups={self.groups} must be from 1 to {MAX_GROUPS}; try several calls"
             )
+        if self.mode != "contiguous" and self.index != "offsets":
+            raise ProblemError(
+                f"index={self.index} must be offsets for mode={self.mode}; try mode=contiguous"
+            )
         if self.alignment < 1:
             raise ProblemError(f"alignment={self.alignment} must be at least 1; try 1")
         for name in ("m", "n", "k"):

@@ -12,6 +12,7 @@ from ptxgen.grouped_exact import exact_crossings, shared_by_segment
 from ptxgen.grouped_operands import GroupedOperands, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
+from ptxgen.kernels import unit_of
 from ptxgen.launch import Device, Launch
 from ptxgen.operands import POISON, Operands
 from ptxgen.trial import GUARD_BYTES, Run, Trial, check_alpha, launch_on, poisoned_d
@@ -48,21 +49,21 @@ def run_operands(
 
 
 def run_grouped(
-    problem: GroupedGemm, sizes: Array | None, launch: Launch, ptx: str, device: Device, *,
-    rows: Sequence[int] | None = None, tile: tuple[int, int] = (64, 64), data: str = "random",
-    seed: int = 0, exact: bool = False, unit: str = "wgmma", config: Any = None,
-    tell: Callable[[str], None] = lambda what: None,
+    problem: GroupedGemm, sizes: Array | None, config: Any, launch: Launch, ptx: str,
+    device: Device, *, rows: Sequence[int] | None = None, data: str = "random", seed: int = 0,
+    exact: bool = False, tell: Callable[[str], None] = lambda what: None,
 ) -> Trial:  # fmt: skip
     """Run `ptx` on operands made from `data` and `seed`, and check every group's D.
 
-    sizes: what the device reads. rows: as for `make_grouped_operands`. tile, exact, unit, tell:
-    as for `ptxgen.trial.run_gemm`. config: must be given if tiles are shared along K (stream_k).
+    sizes: what the device reads. config: of the kernel that `ptx` is the text of. rows: as for
+    `make_grouped_operands`. exact, tell: as for `ptxgen.trial.run_gemm`.
     kgrouped: D holds zeros before, or integers where data are integers.
 
     Raises: ArgumentError, and as `Device.launch`.
     """
     check_alpha(problem)
     emulated = device.name == "emulator"
+    unit = unit_of(config)
     if emulated:
         check_sizes(launch.buffers)
     tell("making A and B")
@@ -91,8 +92,8 @@ def run_grouped(
             exact_crossings, problem, segment, Operands(*inputs), shared[segment], unit=unit
         )
         verdict = verify(
-            gemm, Operands(*inputs), d, exact=exact, tile=tile, seed=seed, unit=unit,
-            model_of=model if shared[segment] else None,
+            gemm, Operands(*inputs), d, exact=exact, tile=(config.tile_m, config.tile_n),
+            seed=seed, unit=unit, model_of=model if shared[segment] else None,
         )  # fmt: skip
         elements += verdict.exact_elements
         mismatches += verdict.exact_mismatches

@@ -50,7 +50,8 @@ class Buffer:
     shared by launches that may overlap; devices bring it where the caller does not."""
     init: str = "poison"
     """What a runner that is given no data fills it with: poison (0xFF bytes), zeros,
-    random:DTYPE:SEED (small normal numbers of that dtype), or file:PATH (raw bytes)."""
+    random:DTYPE:SEED (small normal numbers of that dtype), file:PATH (raw bytes), or hex:BYTES (the
+    same, written out)."""
 
     def __post_init__(self) -> None:
         """Check size, role and what a workspace begins as.
@@ -220,6 +221,21 @@ class Launch:
                 for p in self.params
             ),
             buffers=tuple(replace(b, name=of(b.name)) for b in self.buffers),
+        )
+
+    def with_contents(self, contents: Mapping[str, bytes]) -> "Launch":
+        """The same where buffers begin as `contents` says: name -> all of its bytes.
+
+        Raises: LaunchError if there is no such buffer.
+        """
+        for name in contents:
+            self.buffer(name)
+        return replace(
+            self,
+            buffers=tuple(
+                replace(b, init=f"hex:{contents[b.name].hex()}") if b.name in contents else b
+                for b in self.buffers
+            ),
         )
 
     def to_json(self) -> str:

@@ -13,7 +13,7 @@ def operand_buffers(problem: Gemm | GroupedGemm) -> tuple[Buffer, ...]:
     buffers = [
         Buffer("a", problem.extent_bytes("a"), "in", f"random:{problem.a}:0"),
         Buffer("b", problem.extent_bytes("b"), "in", f"random:{problem.b}:1"),
-        Buffer("d", problem.extent_bytes("d"), "inout" if adds else "out"),
+        Buffer("d", problem.extent_bytes("d"), *(("inout", "zeros") if adds else ("out",))),
     ]
     if isinstance(problem, GroupedGemm) and problem.mode != "batched":
         nbytes = problem.sizes_length * problem.index_bits // 8

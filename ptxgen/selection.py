@@ -19,7 +19,7 @@ from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.images import config_hash
 from ptxgen.kernels import k_parts, kernel_for, target_fields, unit_of
 from ptxgen.operand_maps import with_rows
-from ptxgen.problem import Gemm
+from ptxgen.problem import BLOCK_SCALES, Gemm
 from ptxgen.tuning_table import (
     Environment,
     Row,
@@ -334,9 +334,10 @@ def _sources(problem: Gemm, gpu: GpuModel) -> Iterator[tuple[str, list[Row]]]:
     key = problem_key(problem)
     rows = sorted(shipped_rows(gpu.name), key=lambda row: (row.seconds is None, row.seconds))
     yield "shipped table", [row for row in rows if row.problem == key]
-    if problem.scale in ("block", "group"):
+    if problem.scale in BLOCK_SCALES:
         like = any_scale_strides(key)
-        others = [row for row in rows if any_scale_strides(row.problem) == like]
+        rest = (row for row in rows if row.problem != key)
+        others = [row for row in rest if any_scale_strides(row.problem) == like]
         yield "shipped table, where scales are laid out otherwise", others
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +11,15 @@ from ptxgen.emulator.buffers import check_sizes
 from ptxgen.errors import EmulationError, PtxError
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels.grouped_schedule import LEAST_SAVED, shared_tiles
 from ptxgen.launch import Launch
 from ptxgen.operands import make_operands
 from ptxgen.problem import Gemm
 from ptxgen.renderer import Rendered, render
 from ptxgen.trial import buffer_contents
+
+SHARED_K_TILES = 2 * LEAST_SAVED
+"""k-tiles of a tile that CTAs share."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def exercising_grouped_subjects(
     padded = [-(-count // problem.alignment) * problem.alignment for count in rows]
     m = sum(padded) if problem.mode == "contiguous" else max(rows)
     found = []
-    shares = getattr(config, "stream_k", False)
+    shares = config.stream_k
     for k in (SHARED_K_TILES * config.tile_k,) if shares else _exercising_k(config, ragged):
         small = replace(problem, groups=len(rows), m=m, n=n, k=k)
         sizes = device_sizes(small, rows)
@@ -142,20 +147,14 @@ def exercising_grouped_subjects(
     return found
 
 
-SHARED_K_TILES = 16
-"""k-tiles of a tile that CTAs share: twice what they must save."""
-
-
 def _ctas_that_share(problem: GroupedGemm, config: Any, sizes: Any) -> int:
     """The fewest CTAs that share a tile in more than two parts: each has many whole ones, too."""
-    from ptxgen.kernels.grouped_schedule import shared_tiles
-
     segments = problem.segments(sizes)
-    for ctas in range(3, 64):
-        shared = shared_tiles(problem, config, segments, ctas)
-        if any(len(tile.k_parts) > 2 for tile in shared):
-            return ctas
-    raise AssertionError("some number of CTAs must leave a last wave that is worth sharing")
+    return next(
+        ctas
+        for ctas in count(3)
+        if any(len(t.k_parts) > 2 for t in shared_tiles(problem, config, segments, ctas))
+    )
 
 
 def _exercising_k(config: Any, ragged: int, split_k: int = 1) -> tuple[int, ...]:

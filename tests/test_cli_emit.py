@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -78,6 +79,30 @@ def test_launch_out_is_a_launch_of_the_text(tmp_path: Path) -> None:
     launch = Launch.from_json(path.read_text())
     assert f".entry {launch.entry}" in result.stdout
     assert launch.buffer("a").nbytes == 100 * 512 * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        (("masked", "--rows", "3,0,17", "--k", "48"), 20),
+        (("contiguous", "--rows", "3,0,17", "--k", "48"), 20),
+        (("contiguous", "--index", "rows", "--rows", "3,0,17", "--k", "48"), 20),
+        (("kgrouped", "--rows", "16,0,32", "--m", "20"), 40),
+    ],
+    ids=["masked", "offsets", "rows", "kgrouped"],
+)
+def test_launch_out_of_groups_has_their_rows(
+    options: tuple[str, ...], rows: int, tmp_path: Path
+) -> None:
+    text, launch, d = (str(tmp_path / name) for name in ("e.ptx", "launch.json", "d.bin"))
+    run(
+        "emit", "grouped", "--groups", "3", "--n", "64", "--mode", *options,
+        "-o", text, "--launch-out", launch,
+    )  # fmt: skip
+    run("run", text, "--launch", launch, "--device", "emulator", "--save", f"d={d}")
+    found = np.fromfile(d, np.float32 if "kgrouped" in options else np.uint16).reshape(-1, 64)
+    before = 0 if "kgrouped" in options else 0xFFFF
+    assert np.any(found != before, axis=1).sum() == rows
 
 
 @pytest.mark.parametrize(

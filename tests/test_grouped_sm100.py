@@ -109,11 +109,11 @@ def test_formats_are_exact(a: str, d: str, ctas: dict[str, Any]) -> None:
 @pytest.mark.parametrize("ctas", CTAS, ids=str)
 def test_integer_sums_can_be_stored_as_they_are(ctas: dict[str, Any]) -> None:
     problem, sizes = small("masked", "s8", d="s32"), np.asarray(ROWS, np.int32)
-    plan = grouped_sm100.plan(problem, grouped_sm100.default_config(problem, **ctas), num_sms=4)
+    config = grouped_sm100.default_config(problem, **ctas)
+    plan = grouped_sm100.plan(problem, config, num_sms=4)
     trial = run_grouped(
-        problem, sizes, plan.launch, render(plan).text, EmulatorDevice(), data="integers",
-        unit=grouped_sm100.UNIT,
-    )  # fmt: skip
+        problem, sizes, config, plan.launch, render(plan).text, EmulatorDevice(), data="integers"
+    )
     assert trial.ok, trial.verdict
 
 

@@ -22,11 +22,11 @@ EXAMPLES = {
 """Heading -> language and text of the first block below it."""
 
 
-def test_there_are_five_examples() -> None:
-    assert list(EXAMPLES) == ["Terminal", "numpy", "CuPy", "Raw pointers", "Emulator"]
+def test_there_are_six_examples() -> None:
+    assert list(EXAMPLES) == ["Terminal", "numpy", "CuPy", "Raw pointers", "Groups", "Emulator"]
 
 
-@pytest.mark.parametrize("title", ["numpy", "Raw pointers", "Emulator"])
+@pytest.mark.parametrize("title", ["numpy", "Raw pointers", "Groups", "Emulator"])
 def test_python_example_runs(title: str, capsys: pytest.CaptureFixture[str]) -> None:
     language, code = EXAMPLES[title]
     assert language == "python"

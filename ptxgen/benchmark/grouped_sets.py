@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.problem import BLOCK_SCALES, accumulate_for
+from ptxgen.problem import BLOCK_SCALES
 
 MASKED_ROOM = 4096
 """Rows that a masked group has room for, as in DeepGEMM's tests."""
@@ -41,11 +41,6 @@ class GroupedKind:
     a: str
     scale: str
     d: str = "bf16"
-
-    @property
-    def accumulate(self) -> str:
-        """promoted where scales belong to blocks of K."""
-        return accumulate_for(self.scale, "auto")
 
 
 KINDS: dict[str, GroupedKind] = {
@@ -171,7 +166,7 @@ def _case(
     a_by_rows = kind.scale in BLOCK_SCALES and members.mode != "batched"
     b_by_rows = kind.scale == "group" and members.mode == "kgrouped"
     problem = GroupedGemm(
-        members.mode, groups, m, n, length, kind.a, kind.a, d, kind.scale, kind.accumulate,
+        members.mode, groups, m, n, length, kind.a, kind.a, d, kind.scale,
         alignment=128 if members.mode == "kgrouped" else 1,
         scale_a_strides=(m * blocks, 1, m) if a_by_rows else (0, 0, 0),
         scale_b_strides=(n * blocks, 1, n) if b_by_rows else (0, 0, 0),

@@ -5,7 +5,12 @@ from typing import Any
 import click
 
 from ptxgen.commands.choice import choice_options
-from ptxgen.commands.grouped_options import GROUPED, grouped_options, select_grouped
+from ptxgen.commands.grouped_options import (
+    GROUPED,
+    GroupedSelection,
+    grouped_options,
+    select_grouped,
+)
 from ptxgen.commands.options import TARGETS, config_options, problem_options, select
 from ptxgen.commands.output import output_files
 
@@ -22,7 +27,8 @@ def command(target: str, output: str, launch_out: str | None, **values: Any) -> 
     """Print the PTX of a problem and a config.
 
     The text depends on the config alone: M, N and K are parameters of the kernel. With
-    --launch-out the launch of this problem is written as JSON, which run takes with the text.
+    --launch-out the launch of this problem, groups with their --rows, is written as JSON, which run
+    and check take with the text.
     """
     with output_files(output, launch_out) as (text_file, launch_file):
         from ptxgen.renderer import render
@@ -32,4 +38,7 @@ def command(target: str, output: str, launch_out: str | None, **values: Any) -> 
         assert text_file is not None
         text_file.write(render(plan).text.encode())
         if launch_file is not None:
-            launch_file.write(plan.launch.to_json().encode() + b"\n")
+            launch = plan.launch
+            if isinstance(selection, GroupedSelection):
+                launch = launch.with_contents(selection.sizes_contents)
+            launch_file.write(launch.to_json().encode() + b"\n")

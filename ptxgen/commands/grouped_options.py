@@ -55,9 +55,9 @@ _GROUPED = (
                  help="Swapped: one main loop for each multiple of this many rows."),
     click.option("--loop", type=click.Choice(LOOPS),
                  help="Main loop with promotion."),
-    click.option("--stream-k", type=click.Choice(["auto", "on", "off"]), default="auto",
-                 show_default=True,
-                 help="Whether the tiles of the last wave are shared out along K."),
+    click.option("--stream-k", type=click.Choice(["on", "off"]),
+                 help="Whether CTAs share the tiles of the last wave along K. A row's bits then "
+                 "depend on the rows of other groups and on the number of SMs. [default: off]"),
 )  # fmt: skip
 
 
@@ -98,6 +98,11 @@ class GroupedSelection:
 
         return device_sizes(self.problem, self.rows)
 
+    @property
+    def sizes_contents(self) -> dict[str, bytes]:
+        """The same by the name of its buffer, if the mode has one."""
+        return {} if self.sizes is None else {"sizes": self.sizes.tobytes()}
+
     @cached_property
     def config(self) -> Any:
         """The config: what was given, and the best of the rest.
@@ -132,9 +137,10 @@ class GroupedSelection:
     def shown(self) -> dict[str, object]:
         """The same for people."""
         most = self.problem.m if self.problem.mode == "masked" else max(self.rows)
+        what = "K" if self.problem.mode == "kgrouped" else "rows"
         return {
             "operands": "swapped: B on the MMA's rows" if self.config.swap_ab else "not swapped",
-            "rows of the groups": ", ".join(
+            f"{what} of the groups": ", ".join(
                 f"{rows} (counts as {most})" if rows > most else str(rows) for rows in self.rows
             ),
         }
@@ -164,7 +170,8 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
         rows = rows or (each,) * groups
         k = group_starts(rows, alignment)[1]
     else:
-        rows = rows or (m // max(groups, 1),) * groups
+        each, more = divmod(m, max(groups, 1))
+        rows = rows or (each + 1,) * more + (each,) * (groups - more)
         m = sum(-(-r // alignment) * alignment for r in rows)
     problem = GroupedGemm(
         mode, groups, m, values["n"], k, values["a"], values["b"] or values["a"],
@@ -178,7 +185,7 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
     for name in ("token_step", "loop"):
         if values[name] is not None:
             chosen[name] = values[name]
-    if values["stream_k"] != "auto":
+    if values["stream_k"] is not None:
         chosen["stream_k"] = values["stream_k"] == "on"
     swap_ab = chosen.pop("swap_ab", None)
     known = set(kernel.Config.__dataclass_fields__)

@@ -145,9 +145,8 @@ def _run_grouped(
 
     def run(launch: Any, ptx: str, config: Any, tell: Any) -> Any:
         return run_grouped(
-            selection.problem, selection.sizes, launch, ptx, device, rows=selection.rows,
-            tile=(config.tile_m, config.tile_n), data=data, seed=seed, exact=exact,
-            unit=selection.kernel.UNIT, config=config, tell=tell,
+            selection.problem, selection.sizes, config, launch, ptx, device,
+            rows=selection.rows, data=data, seed=seed, exact=exact, tell=tell,
         )  # fmt: skip
 
     run_and_report(selection, device, run, data, seed, as_json)

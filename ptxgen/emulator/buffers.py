@@ -50,11 +50,13 @@ def initial_bytes(buffer: Buffer) -> bytes:
         return bytes(buffer.nbytes)
     if kind == "file":
         return _content(buffer, rest)
+    if kind == "hex":
+        return _written_out(buffer, rest)
     if kind == "random":
         return _random(buffer, rest)
     raise LaunchError(
-        f"buffer {buffer.name!r}: init must be poison, zeros, random:DTYPE:SEED or file:PATH, got "
-        f"{buffer.init!r}; try zeros"
+        f"buffer {buffer.name!r}: init must be poison, zeros, random:DTYPE:SEED, file:PATH or "
+        f"hex:BYTES, got {buffer.init!r}; try zeros"
     )
 
 
@@ -70,6 +72,22 @@ def _content(buffer: Buffer, path: str) -> bytes:
         raise LaunchError(
             f"buffer {buffer.name!r}: {path} must hold nbytes={buffer.nbytes} bytes, got {size}; "
             "try another file, or the file's size as nbytes"
+        )
+    return content
+
+
+def _written_out(buffer: Buffer, digits: str) -> bytes:
+    try:
+        content = bytes.fromhex(digits)
+    except ValueError as error:
+        raise LaunchError(
+            f"buffer {buffer.name!r}: hex: must have two hexadecimal digits for each byte, got "
+            f"{digits[:16]!r} ({error}); try hex:00ff for nbytes=2"
+        ) from error
+    if len(content) != buffer.nbytes:
+        raise LaunchError(
+            f"buffer {buffer.name!r}: hex: must hold nbytes={buffer.nbytes} bytes, got "
+            f"{len(content)}; try nbytes={len(content)}"
         )
     return content
 

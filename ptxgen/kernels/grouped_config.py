@@ -43,7 +43,8 @@ MOST_ROWS_IN_FINE_STEPS = 104
 MOST_HANDED_CHUNKS = 4
 """Chunks of D of a warpgroup that are staged at once to be added: 32 KB."""
 SLOT_HEADER_BYTES = 128
-"""What lies before the sums in a slot of the workspace: the word that tells it is full."""
+"""What lies before the sums in a slot of the workspace: the word that tells it is full, on a line
+of the L2 of its own."""
 MOST_SHARED_GROUPS = 32
 """Groups with stream_k: one for each lane of the warp that counts tiles first."""
 STORES = ("tma", "global")
@@ -173,8 +174,8 @@ class Config(WgmmaConfig):
     @property
     def slot_bytes(self) -> int:
         """Workspace of one warpgroup of one CTA, for the sums of a part of a tile."""
-        columns = align_up(self.mma_columns[-1], 8)
-        return SLOT_HEADER_BYTES + 4 * self.mma_rows // self.warpgroups * columns
+        sums = self.mma_rows // self.warpgroups * self.mma_columns[-1]
+        return SLOT_HEADER_BYTES + 4 * sums
 
     def num_accumulators(self, columns: int) -> int:
         """Accumulator sets of 64 rows in the main loop of `columns` columns."""

@@ -21,8 +21,7 @@ def grouped_launch(
     smem_bytes: int,
 ) -> Launch:
     """The launch of `config`, whose tensor maps are `maps`, on a GPU of `num_sms` SMs."""
-    shares = getattr(config, "stream_k", False)
-    most = _most_tiles(problem, config) * (MOST_PARTS if shares else 1)
+    most = _most_tiles(problem, config) * (MOST_PARTS if config.stream_k else 1)
     clusters = max(1, min(most, num_sms // config.cluster_ctas))
     d_bytes = dtype(problem.d).bytes
     params = [
@@ -42,7 +41,7 @@ def grouped_launch(
     ]
     buffers = operand_buffers(problem)
     grid = clusters * config.cluster_ctas
-    if shares:
+    if config.stream_k:
         k_tiles = -(-problem.k // config.tile_k)
         params.append(Param("least_k_tiles", "u32", least_part(k_tiles)))
         params.append(Param("workspace", "pointer", "workspace"))

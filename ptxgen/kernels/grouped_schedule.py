@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 from ptxgen.grouped_problem import GroupedGemm, Segment
+from ptxgen.kernels.grouped_config import TOKEN_ROWS
 from ptxgen.layout import MMA_M
 from ptxgen.raster import raster_height
 
-LEAST_PART = 4
-"""k-tiles of a part of a tile at least."""
 MOST_PARTS = 4
-"""Parts of a tile that begin with it, at most; one more if they do not."""
+"""Parts of a tile that begin with it, at most; one more if they do not. Each costs a way through
+global memory, and those of a tile are added one after another."""
 LEAST_SAVED = 8
 """k-tiles by which the last wave must get shorter: about what handing sums over takes. Measured on
 an H200, 16 groups of 32 rows, 7168 x 2048, whose runs are 3 of 16 k-tiles shorter: 62.5 us without,
@@ -38,9 +38,8 @@ class SharedTile:
 
 
 def least_part(k_tiles: int) -> int:
-    """k-tiles that a part has at least, of a tile that has `k_tiles`: each part costs a way through
-    global memory, and those of a tile are added one after another."""
-    return min(k_tiles, max(LEAST_PART, -(-k_tiles // MOST_PARTS)))
+    """k-tiles that a part has at least, of a tile that has `k_tiles`."""
+    return -(-k_tiles // MOST_PARTS)
 
 
 def run_length(tiles: int, k_tiles: int, ctas: int) -> int:
@@ -95,7 +94,7 @@ def _locate(
     height = min(height, m_tiles - raster * raster_height(config.cluster_m))
     n_tile, m_tile = divmod(place, height)
     m_tile = (m_tile + (tile - m_tile) // ctas) % height + raster * raster_height(config.cluster_m)
-    unit = 8 if config.swap_ab else MMA_M
+    unit = TOKEN_ROWS if config.swap_ab else MMA_M
     least, more = divmod(-(-length // unit), m_tiles)
     first = (m_tile * least + min(m_tile, more)) * unit
     rows = (least + (m_tile < more)) * unit

@@ -67,6 +67,11 @@ class Config(gemm_sm100.Config):
     """How a contiguous problem describes its groups."""
 
     @property
+    def stream_k(self) -> bool:
+        """Whether CTAs share tiles along K: not with this kernel."""
+        return False
+
+    @property
     def name_parts(self) -> tuple[str, ...]:
         """The words of the config's name."""
         mode = f"{self.mode}_{self.index}" if self.mode == "contiguous" else self.mode

@@ -64,8 +64,7 @@ def run_case(case: Case, device: Any, data: str) -> Outcome:
         if isinstance(problem, GroupedGemm):
             sizes = device_sizes(problem, case.rows)
             trial: Any = run_grouped(
-                problem, sizes, plan.launch, text, device, tile=tile, data=data, unit=unit,
-                config=config,
+                problem, sizes, config, plan.launch, text, device, data=data
             )  # fmt: skip
         else:
             trial = run_gemm(
