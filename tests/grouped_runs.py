@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.grouped_exact import shared_by_segment
 from ptxgen.grouped_operands import GroupedOperands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_trial import run_operands
@@ -33,3 +34,10 @@ def is_exact(
     want = want.astype(np.float32).astype(numpy_dtype(problem.d)).astype(np.float32)
     same = np.array_equal(run.d.astype(np.float32), want, equal_nan=True)
     return bool(same and not run.stray_bytes)
+
+
+def assert_shares_a_tile(problem: GroupedGemm, config: Any, sizes: Any, num_sms: int) -> None:
+    """A test of stream_k must share a tile, or it tests nothing. sizes: what the device reads."""
+    ctas = kernel_of(config).plan(problem, config, num_sms).launch.grid_ctas[0]
+    shared = shared_by_segment(problem, config, problem.segments(sizes), ctas)
+    assert any(shared.values()), "the case must share a tile"

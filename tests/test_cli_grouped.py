@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from grouped_runs import assert_shares_a_tile
 
 from ptxgen.cli import group
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm90
+from ptxgen.swap_selection import choose_swap
 
 SMALL = ["--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "256", "--a", "e4m3"]
 
@@ -108,12 +111,16 @@ def test_token_steps_ask_for_swapped_operands() -> None:
 
 
 def test_run_shares_tiles_out_along_k_where_told() -> None:
-    done = run("run", "grouped", "--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "1024",
+    done = run("run", "grouped", "--groups", "4", "--rows", "3,0,17,8", "--n", "128", "--k", "2048",
                "--a", "e4m3", "--scale", "block", "--swap-ab", "on", "--stream-k", "on", "--data",
                "integers", "--device", "emulator", "--json")  # fmt: skip
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
-    assert report["config"].endswith("_streamk")
+    problem = GroupedGemm("masked", 4, 17, 128, 2048, "e4m3", scale="block")
+    rows = [3, 0, 17, 8]
+    config = choose_swap(problem, sum(rows) // 4, swap_ab="on", chosen={"stream_k": True}).config
+    assert report["config"] == str(config)
+    assert_shares_a_tile(problem, config, device_sizes(problem, rows), grouped_sm90.NUM_SMS)
     assert (report["exact_mismatches"], report["stray_bytes"]) == (0, 0)
 
 

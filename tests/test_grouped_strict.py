@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from grouped_runs import assert_shares_a_tile
 
 from ptxgen.emulator.checking import check
 from ptxgen.grouped_operands import device_sizes
@@ -44,7 +45,7 @@ CASES: dict[str, tuple[tuple[str, int, int], dict[str, Any], dict[str, Any], lis
     ),
     "a last wave that CTAs share": (
         ("masked", 72, 2048), BLOCK, {"swap_ab": True, "tile_m": 72, "stages": 2, "stream_k": True},
-        [70, 3, 0, 0],
+        [70, 3, 17, 0],
     ),
     "a last wave that CTAs share, three warpgroups": (
         ("contiguous", 250, 2048), BLOCK,
@@ -75,7 +76,10 @@ def test_strict_checker_finds_nothing(name: str) -> None:
     (mode, m, k), chosen, tuned, rows = CASES[name]
     problem = GroupedGemm(mode, 4, m, 136, k, **chosen)
     config = grouped_sm90.default_config(problem, **tuned)
-    subject = grouped_subject(problem, device_sizes(problem, rows), config, grouped_sm90, num_sms=4)
+    sizes = device_sizes(problem, rows)
+    if config.stream_k:
+        assert_shares_a_tile(problem, config, sizes, num_sms=4)
+    subject = grouped_subject(problem, sizes, config, grouped_sm90, num_sms=4)
     report = check(
         subject.ptx, subject.launch, subject.data, strict=True,
         schedules=("lazy", "eager", "random"),

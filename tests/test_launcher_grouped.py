@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from grouped_runs import assert_shares_a_tile
 
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import GroupedGemm
@@ -47,10 +48,11 @@ def test_masked_groups_get_their_rows_and_no_others(swap_ab: str) -> None:
 
 
 def test_tiles_shared_along_k_need_no_workspace_of_the_caller() -> None:
-    a, b = integers((4, 24, 1024)), integers((4, 128, 1024), 1)
-    problem = GroupedGemm("masked", 4, 24, 128, 1024, d="f32")
+    a, b = integers((4, 24, 2048)), integers((4, 128, 2048), 1)
+    problem = GroupedGemm("masked", 4, 24, 128, 2048, d="f32")
     config = grouped_sm90.default_config(problem, swap_ab=True, tile_m=24, stream_k=True)
     for rows in (ROWS, ROWS[::-1].copy()):
+        assert_shares_a_tile(problem, config, rows, grouped_sm90.NUM_SMS)
         d = grouped_gemm(a, b, rows, d_dtype="f32", config=config, device="emulator")
         for group, count in enumerate(rows):
             assert np.array_equal(d[group, :count], product(a[group, :count], b[group]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from grouped_runs import assert_shares_a_tile
 
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
@@ -22,7 +23,9 @@ pytestmark = pytest.mark.gpu
 PROBLEM = GroupedGemm("masked", 4, 72, 384, 8192, scale="block", accumulate="promoted")
 NUM_SMS = 16
 """CTAs of a launch: a part of the GPU, so that launches on two streams run at once."""
-ROWS = ([70, 0, 17, 3], [3, 64, 0, 30])
+CONFIG = grouped_sm90.default_config(PROBLEM, swap_ab=True, tile_m=24, stream_k=True)
+ROWS = ([70, 0, 17, 30], [3, 64, 0, 30])
+"""Each 18 tiles: a wave, and 2 that the CTAs share."""
 
 
 class Case:
@@ -31,6 +34,7 @@ class Case:
     def __init__(self, gpu: GpuDevice, rows: list[int], seed: int) -> None:
         self.gpu = gpu
         x = make_grouped_operands(PROBLEM, device_sizes(PROBLEM, rows), "integers", seed)
+        self.sizes = x.sizes
         self.d = PROBLEM.reference(x.sizes, x.a, x.b, x.scale_a, x.scale_b)
         self.d_bytes = PROBLEM.extent_bytes("d")
         self.contents = {name: value.tobytes() for name, value in x.contents().items()}
@@ -41,7 +45,7 @@ class Case:
 
     def take_rows_of(self, other: "Case") -> None:
         """Exchange everything but addresses for the other's."""
-        self.d = other.d
+        self.d, self.sizes = other.d, other.sizes
         for name, value in other.contents.items():
             self.gpu.write(self.addresses[name], value)
 
@@ -64,8 +68,7 @@ def gpu() -> GpuDevice:
 @pytest.fixture(scope="module")
 def text() -> tuple[Any, str]:
     """Launch and PTX of a kernel that shares tiles out along K."""
-    config = grouped_sm90.default_config(PROBLEM, swap_ab=True, tile_m=24, stream_k=True)
-    plan = grouped_sm90.plan(PROBLEM, config, NUM_SMS)
+    plan = grouped_sm90.plan(PROBLEM, CONFIG, NUM_SMS)
     assert plan.launch.workspaces
     return plan.launch, render(plan).text
 
@@ -73,6 +76,8 @@ def text() -> tuple[Any, str]:
 @pytest.fixture
 def cases(gpu: GpuDevice) -> Iterator[list[Case]]:
     made = [Case(gpu, rows, seed) for seed, rows in enumerate(ROWS)]
+    for case in made:
+        assert_shares_a_tile(PROBLEM, CONFIG, case.sizes, NUM_SMS)
     yield made
     for case in made:
         for address in case.addresses.values():

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped_runs import is_exact, run_grouped
+from grouped_runs import assert_shares_a_tile, is_exact, run_grouped
 
 from ptxgen.emulator import EmulatorDevice, Options
 from ptxgen.errors import ConfigError
@@ -13,9 +13,9 @@ from ptxgen.grouped_exact import exact_crossings, shared_by_segment
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.grouped_reference import group_operands
-from ptxgen.grouped_trial import run_operands
 from ptxgen.kernels import grouped_sm90
-from ptxgen.operands import Operands
+from ptxgen.operands import POISON, Operands
+from ptxgen.quantize import numpy_dtype
 from ptxgen.renderer import render
 from ptxgen.swap_selection import choose_swap
 
@@ -54,9 +54,7 @@ def made(name: str) -> tuple[GroupedGemm, Any, list[int], int]:
 def test_integers_are_exact(name: str) -> None:
     problem, config, rows, ctas = made(name)
     operands = make_grouped_operands(problem, device_sizes(problem, rows), "integers")
-    assert any(
-        shared_by_segment(problem, config, problem.segments(operands.sizes), ctas).values()
-    ), "the case must share a tile"
+    assert_shares_a_tile(problem, config, operands.sizes, ctas)
     assert is_exact(EmulatorDevice(), problem, config, operands, ctas)
 
 
@@ -86,30 +84,46 @@ def test_bits_are_those_of_the_parts_that_the_schedule_names(name: str) -> None:
 
 def test_the_workspace_is_ready_for_the_next_launch() -> None:
     problem, config, rows, ctas = made("swapped")
-    operands = make_grouped_operands(problem, device_sizes(problem, rows))
     plan = grouped_sm90.plan(problem, config, ctas)
     text = render(plan).text
-    first, last = (
-        run_operands(problem, operands, plan.launch, text, EmulatorDevice(), launches=launches)
-        for launches in (1, 2)
-    )
-    np.testing.assert_array_equal(first.d.view(np.uint16), last.d.view(np.uint16))
+    # CTAs side by side, in an order in which some read a slot before it is filled
+    device = EmulatorDevice(Options("random", resident_clusters=0))
+    at = {buffer.name: device.alloc(buffer.nbytes) for buffer in plan.launch.buffers}
+    (workspace,) = plan.launch.workspaces
+    device.write(at["workspace"], bytes(workspace.nbytes))
+    poison = bytes([POISON]) * problem.extent_bytes("d")
+    for seed, some in enumerate((rows, rows[::-1])):
+        x = make_grouped_operands(problem, device_sizes(problem, some), "integers", seed)
+        assert_shares_a_tile(problem, config, x.sizes, ctas)
+        for name, value in x.contents().items():
+            device.write(at[name], value.tobytes())
+        device.write(at["d"], poison)
+        device.launch(plan.launch, text, at)
+        found = np.frombuffer(device.read(at["d"], len(poison)), numpy_dtype(problem.d))
+        want = problem.reference(x.sizes, x.a, x.b, x.scale_a, x.scale_b).astype(np.float32)
+        np.testing.assert_array_equal(
+            found.reshape(problem.d_shape).astype(np.float32),
+            want.astype(found.dtype).astype(np.float32),
+        )
+    words = np.frombuffer(device.read(at["workspace"], workspace.nbytes), np.uint32)
+    assert not words[:: config.slot_bytes // 4].any(), "all slots must be empty again"
 
 
 @pytest.mark.parametrize(
-    ("mode", "groups", "k", "chosen"),
+    ("mode", "groups", "k", "kind", "chosen"),
     [
-        ("masked", 33, 2048, {}),
-        ("masked", 2, 0, {}),
-        ("masked", 2, 2048, {"cluster_n": 2}),
-        ("kgrouped", 2, 2048, {"store": "tma"}),
+        ("masked", 33, 2048, {}, {}),
+        ("masked", 2, 0, {}, {}),
+        ("masked", 2, 2048, {}, {"cluster_m": 2}),
+        ("masked", 2, 2048, {}, {"cluster_n": 2}),
+        ("contiguous", 2, 2048, {"index": "rows"}, {}),
+        ("kgrouped", 2, 2048, {"d": "f32", "alignment": 16}, {"store": "tma"}),
     ],
 )
 def test_what_cannot_be_shared_is_refused(
-    mode: str, groups: int, k: int, chosen: dict[str, Any]
+    mode: str, groups: int, k: int, kind: dict[str, Any], chosen: dict[str, Any]
 ) -> None:
-    more: dict[str, Any] = {"d": "f32", "alignment": 16} if mode == "kgrouped" else {}
-    problem = GroupedGemm(mode, groups, 128, 128, k, **more)
+    problem = GroupedGemm(mode, groups, 128, 128, k, **kind)
     config = replace(grouped_sm90.default_config(problem, **chosen), stream_k=True)
     with pytest.raises(ConfigError, match="stream_k"):
         grouped_sm90.plan(problem, config)
