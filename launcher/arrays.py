@@ -75,10 +75,7 @@ class RawArray:
 
         Raises: ArgumentError.
         """
-        if isinstance(self.pointer, bool) or not 0 <= int(self.pointer) < 1 << 64:
-            raise ArgumentError(
-                f"{name}: pointer must be a device address, got {self.pointer!r}; try int(x)"
-            )
+        pointer = _address(self.pointer, name)
         kind = _format(self.dtype, name)
         shape = tuple(int(n) for n in self.shape)
         if any(n < 0 for n in shape):
@@ -98,7 +95,7 @@ class RawArray:
         # A GpuDevice and its index name the same memory.
         index = getattr(self.device, "index", self.device)
         return Operand(
-            shape, strides, kind, size, pointer=int(self.pointer),
+            shape, strides, kind, size, pointer=pointer,
             device_index=index if isinstance(index, int) else None,
             device=None if isinstance(index, int) else self.device,  # type: ignore[arg-type]
             readonly=self.readonly, owner=self,
@@ -252,6 +249,20 @@ def _retyped(x: Operand, dtype: str, name: str) -> Operand:
             f"try x.view(numpy.uint{8 * size}), or a dtype of {x.itemsize} bytes"
         )
     return replace(x, dtype=dtype)
+
+
+def _address(pointer: Any, name: str) -> int:
+    """A pointer as an int; CUdeviceptr of cuda-bindings is a number to int() only."""
+    try:
+        address = -1 if isinstance(pointer, bool | str | float) else int(pointer)
+    except (TypeError, ValueError):
+        address = -1
+    if not 0 <= address < 1 << 64:
+        raise ArgumentError(
+            f"{name}: pointer must be a device address from 0 to 2^64 - 1, got {pointer!r}; try "
+            "x.data_ptr() of torch, x.data.ptr of CuPy"
+        )
+    return address
 
 
 def _format(dtype: str, name: str) -> str:

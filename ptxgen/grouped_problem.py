@@ -7,12 +7,11 @@ CUDA graph serves any routing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ProblemError, is_one_of, not_one_of
-from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for
+from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for, integer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,14 +93,12 @@ class GroupedGemm:
         for name, allowed in (("mode", MODES), ("index", INDEXES), ("index_bits", (32, 64))):
             if not is_one_of(getattr(self, name), allowed):
                 raise ProblemError(not_one_of(name, getattr(self, name), allowed))
-        for name in ("groups", "alignment", "m", "n", "k"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                raise ProblemError(f"{name} must be an integer, got {value!r}; try 1")
+        strides = (f"{x}_{kind}" for kind in ("stride", "group_stride") for x in "abd")
+        for name in ("groups", "alignment", "m", "n", "k", *strides):
+            object.__setattr__(self, name, integer(name, getattr(self, name)))
         if not 1 <= self.groups <= MAX_GROUPS:
-            raise ProblemError(
-                f"groups={self.groups} must be from 1 to {MAX_GROUPS}; try several calls"
-            )
+            hint = "try 1" if self.groups < 1 else "try several calls"
+            raise ProblemError(f"groups={self.groups} must be from 1 to {MAX_GROUPS}; {hint}")
         if self.mode != "contiguous" and self.index != "offsets":
             raise ProblemError(
                 f"index={self.index} must be offsets for mode={self.mode}; try mode=contiguous"

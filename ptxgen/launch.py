@@ -59,9 +59,10 @@ class Buffer:
         Raises: LaunchError.
         """
         if not 0 <= self.nbytes <= MAX_BUFFER_BYTES:
+            hint = "try 0" if self.nbytes < 0 else "try a smaller problem"
             raise LaunchError(
                 f"buffer {self.name}: nbytes must be in 0..{MAX_BUFFER_BYTES}, got {self.nbytes}; "
-                "try a smaller problem"
+                f"{hint}"
             )
         if self.role not in ROLES:
             raise LaunchError(not_one_of(f"buffer {self.name}: role", self.role, ROLES))

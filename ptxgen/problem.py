@@ -42,6 +42,16 @@ are unsigned ones that may pass the end by less than a tile."""
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 
 
+def integer(name: str, value: object) -> int:
+    """The field `name` of a problem as an int, also where numpy made it.
+
+    Raises: ProblemError if it is no integer.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ProblemError(f"{name} must be an integer, got {value!r}; try int({name})")
+    return int(value)
+
+
 def accumulate_for(scale: str, accumulate: str) -> str:
     """`accumulate`, or what `scale` calls for if that is auto."""
     if accumulate != "auto":
@@ -99,13 +109,11 @@ class Gemm:
         Raises: ProblemError.
         """
         for name in ("m", "n", "k", "a_stride", "b_stride", "d_stride"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                raise ProblemError(f"{name} must be an integer, got {value!r}; try int({name})")
-            object.__setattr__(self, name, int(value))
+            value = integer(name, getattr(self, name))
+            object.__setattr__(self, name, value)
             if value < 0:
                 raise ProblemError(f"{name} must be >= 0, got {value}; try 0")
-            if int(value) > MAX_EXTENT and not name.endswith("stride"):
+            if value > MAX_EXTENT and not name.endswith("stride"):
                 raise ProblemError(
                     f"{name}={value} must be at most {MAX_EXTENT}; try several calls"
                 )

@@ -10,7 +10,7 @@ from grouped_runs import is_exact, run_grouped
 
 from ptxgen.emulator import EmulatorDevice, Options
 from ptxgen.epilogue import Epilogue
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, ProblemError
 from ptxgen.grouped_operands import device_sizes, make_grouped_operands
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm90, grouped_sm90
@@ -364,3 +364,29 @@ def test_the_comparison_rejects_a_damaged_operand(damage: Any) -> None:
 
 def _inputs(operands: Any) -> tuple[Any, ...]:
     return operands.sizes, operands.a, operands.b, operands.scale_a, operands.scale_b
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"groups": 0}, "groups=0 must be from 1 to 512; try 1"),
+        ({"groups": 513}, "groups=513 must be from 1 to 512; try several calls"),
+        ({"m": 1.5}, "m must be an integer, got 1.5; try int(m)"),
+        ({"groups": True}, "groups must be an integer, got True; try int(groups)"),
+        ({"d_stride": 64.0}, "d_stride must be an integer, got 64.0; try int(d_stride)"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused_with_what_helps(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ProblemError) as error:
+        GroupedGemm(**{"mode": "masked", "groups": 4, "m": 64, "n": 64, "k": 64, **changes})
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_integers_of_numpy_become_ints(kind: type) -> None:
+    given = {"groups": 4, "m": 64, "n": 72, "k": 128, "d_stride": 80}
+    problem = GroupedGemm("masked", **{name: kind(value) for name, value in given.items()})
+    for name in given:
+        assert type(getattr(problem, name)) is int

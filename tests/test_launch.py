@@ -45,7 +45,7 @@ def test_a_workspace_begins_as_zeros() -> None:
         (("cta_threads", 0), 1025, "cta_threads must be at most 1024"),
         (("dynamic_smem_bytes",), "big", "dynamic_smem_bytes must be an integer, got 'big'"),
         (("dynamic_smem_bytes",), -1, "dynamic_smem_bytes must be >= 0"),
-        (("buffers", 0, "nbytes"), -1, "buffer x: nbytes must be in 0"),
+        (("buffers", 0, "nbytes"), -1, "buffer x: nbytes must be in 0.* got -1; try 0"),
         (("buffers", 0, "nbytes"), 1.5, r"buffers\[0\]: nbytes must be an integer, got 1.5"),
         (("buffers", 0, "role"), "output", "role must be one of in, out, inout, workspace, got"),
         (("buffers", 0, "init"), 0, r"buffers\[0\]: init must be text, got 0"),

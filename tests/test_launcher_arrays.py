@@ -222,3 +222,9 @@ def test_arrays_on_different_devices_do_not_overlap() -> None:
 def test_a_raw_array_needs_a_stride_per_axis() -> None:
     with pytest.raises(ArgumentError, match="a: must have one stride per axis"):
         as_operand(RawArray(POINTER, (2, 3), (3,), "bf16"), "a")
+
+
+@pytest.mark.parametrize("pointer", [-5, 1 << 64, True, 1.0, "5", None])
+def test_a_raw_array_needs_an_address(pointer: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"a: pointer must be .*; try x.data_ptr\(\)"):
+        as_operand(RawArray(pointer, (2, 3), None, "bf16"), "a")
