@@ -63,8 +63,8 @@ def quantize_tensor(x: Array, name: str) -> tuple[Array, Array]:
 def quantize_rows(x: Array, name: str) -> tuple[Array, Array]:
     """x of shape [rows, k] -> (q of dtype `name`, float32 scales of shape [rows]).
 
-    Raises: ArgumentError if x is no matrix of real numbers, or holds NaN or infinity, or blocks
-    have no size or their scales no format; ProblemError if there is no dtype `name`.
+    Raises: ArgumentError if x is no matrix of real numbers, or holds NaN or infinity, or is too
+    large for scales of float32; ProblemError if there is no dtype `name`.
     """
     x = _matrix(x)
     scale = _scale(np.max(np.abs(x), axis=1, initial=0.0), name)
