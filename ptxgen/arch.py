@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ptxgen.errors import ConfigError
+from ptxgen.errors import ConfigError, not_one_of
 
 SECTOR_BYTES = 32
 """What the L2 moves at once."""
@@ -56,10 +56,9 @@ ARCHS: dict[str, Arch] = {
 def arch(name: str) -> Arch:
     """The architecture called `name`.
 
-    Raises: ConfigError if there is none; it names the `a` target where only that is missing.
+    Raises: ConfigError if there is none; it names the one that is most like it.
     """
     found = ARCHS.get(name)
     if found is None:
-        hint = f"; try {name}a" if f"{name}a" in ARCHS else ""
-        raise ConfigError(f"arch {name!r} is not known; must be one of {', '.join(ARCHS)}{hint}")
+        raise ConfigError(not_one_of("arch", name, ARCHS))
     return found

@@ -3,9 +3,9 @@
 Source: CUDA 13.0 driver API, cuTensorMapEncodeTiled; accepted limits measured on an H200.
 """
 
-from math import prod
+from math import gcd, prod
 
-from ptxgen.errors import LaunchError
+from ptxgen.errors import LaunchError, not_one_of
 from ptxgen.launch import (
     INTERLEAVES,
     L2_PROMOTIONS,
@@ -44,50 +44,56 @@ def check_tensor_map(tensor_map: TensorMap, address: int) -> None:
     _choice("interleave", m.interleave, INTERLEAVES)
     _choice("l2_promotion", m.l2_promotion, L2_PROMOTIONS)
     _choice("oob_fill", m.oob_fill, OOB_FILLS)
-    _need(1 <= rank <= 5, f"a tensor map needs 1 to 5 dims, got {rank}")
-    _need(len(m.box) == rank, f"box must have {rank} entries as dims has, got {m.box}")
+    _need(1 <= rank <= 5, f"must have 1 to 5 dims, got {rank}; try {'several maps' if rank else 1}")
+    _need(
+        len(m.box) == rank,
+        f"box must have {rank} entries as dims has, got {m.box}; try one for each",
+    )
     _need(
         len(m.strides_bytes) == rank - 1,
         f"strides_bytes must have {rank - 1} entries (dimension 0 is contiguous), "
-        f"got {m.strides_bytes}",
+        f"got {m.strides_bytes}; try one for each of dims[1:]",
     )
     _need(
         len(m.element_strides) in (0, rank),
-        f"element_strides must have {rank} entries or none, got {m.element_strides}",
+        f"element_strides must have {rank} entries or none, got {m.element_strides}; try none",
     )
     _need(
         m.interleave == "none" or rank >= 3,
-        f"interleave={m.interleave} needs at least 3 dims, got {rank}",
+        f"interleave={m.interleave} needs at least 3 dims, got {rank}; try none",
     )
     packed16 = m.element_type in ("16u4_align16b", "16u6_align16b")
     alignment = 32 if m.interleave == "32B" or packed16 else 16
     _need(
         address % alignment == 0,
         f"the view must start at a multiple of {alignment} B, got address {address:#x} "
-        f"(offset_bytes={m.offset_bytes})",
+        f"(offset_bytes={m.offset_bytes}); try an aligned copy",
     )
     for i, extent in enumerate(m.dims):
-        _need(1 <= extent <= 1 << 32, f"dims[{i}] must be in [1, 2^32], got {extent}")
+        hint = "try 1" if extent < 1 else "try several maps"
+        _need(1 <= extent <= 1 << 32, f"dims[{i}] must be in [1, 2^32], got {extent}; {hint}")
     _check_packed_extents(m)
     for i, stride in enumerate(m.strides_bytes):
         _need(
             stride % alignment == 0 and 0 <= stride < 1 << 40,
             f"strides_bytes[{i}] must be a multiple of {alignment} below 2^40, got {stride}; "
-            "pad the leading dimension",
+            "try padded rows",
         )
     for i, extent in enumerate(m.box):
-        _need(1 <= extent <= 256, f"box[{i}] must be in [1, 256], got {extent}; use more boxes")
+        hint = "try 1" if extent < 1 else "try more boxes"
+        _need(1 <= extent <= 256, f"box[{i}] must be in [1, 256], got {extent}; {hint}")
     for i, stride in enumerate(m.element_strides):
-        _need(1 <= stride <= 8, f"element_strides[{i}] must be in [1, 8], got {stride}")
+        _need(1 <= stride <= 8, f"element_strides[{i}] must be in [1, 8], got {stride}; try 1")
     _check_inner_box(m)
     box_bytes = prod(m.box) * element_bits(m.element_type) // 8
     _need(
         box_bytes <= MAX_BOX_BYTES,
-        f"a box must fit shared memory ({MAX_BOX_BYTES} B), got {m.box} = {box_bytes} B",
+        f"a box must fit shared memory ({MAX_BOX_BYTES} B), got {m.box} = {box_bytes} B; try "
+        "smaller boxes",
     )
     _need(
         m.oob_fill == "zero" or m.element_type in FLOAT_TYPES,
-        f"oob_fill=nan needs a floating element type, got {m.element_type}",
+        f"oob_fill=nan needs a floating element type, got {m.element_type}; try zero",
     )
 
 
@@ -95,16 +101,23 @@ def _check_packed_extents(m: TensorMap) -> None:
     if m.element_type in ("16u4_align16b", "16u6_align16b"):
         _need(
             m.dims[0] % 128 == 0,
-            f"{m.element_type} needs dims[0] to be a multiple of 128, got {m.dims[0]}",
+            f"{m.element_type} needs dims[0] to be a multiple of 128, got {m.dims[0]}; "
+            f"try {-(-m.dims[0] // 128) * 128}",
         )
-        _need(m.box[0] == 128, f"{m.element_type} needs box[0] = 128, got {m.box[0]}")
+        _need(m.box[0] == 128, f"{m.element_type} needs box[0] = 128, got {m.box[0]}; try 128")
         allowed = ("none", "128B", "128B_ATOM_32B") + (
             ("128B_ATOM_64B",) if m.element_type == "16u6_align16b" else ()
         )
         _choice(f"swizzle of {m.element_type}", m.swizzle, allowed)
-        _need(m.interleave == "none", f"{m.element_type} cannot be interleaved")
+        _need(
+            m.interleave == "none",
+            f"{m.element_type} needs interleave=none, got {m.interleave}; try none",
+        )
     elif m.element_type == "16u4_align8b":
-        _need(m.dims[0] % 2 == 0, f"16u4_align8b needs an even dims[0], got {m.dims[0]}")
+        _need(
+            m.dims[0] % 2 == 0,
+            f"16u4_align8b needs an even dims[0], got {m.dims[0]}; try {m.dims[0] + 1}",
+        )
 
 
 def _check_inner_box(m: TensorMap) -> None:
@@ -112,14 +125,15 @@ def _check_inner_box(m: TensorMap) -> None:
     if m.interleave != "none":
         _need(
             m.interleave != "32B" or m.swizzle == "32B",
-            f"interleave=32B needs swizzle=32B, got {m.swizzle}",
+            f"interleave=32B needs swizzle=32B, got {m.swizzle}; try 32B",
         )
         return
     inner_bits = m.box[0] * element_bits(m.element_type)
+    unit = 128 // gcd(128, element_bits(m.element_type))
     _need(
         inner_bits % 128 == 0,
         f"box[0] must be a multiple of 16 bytes, got {m.box[0]} {m.element_type} = "
-        f"{inner_bits / 8:g} B",
+        f"{inner_bits / 8:g} B; try {-(-m.box[0] // unit) * unit}",
     )
     if m.swizzle == "none" or packed16:
         return
@@ -127,12 +141,13 @@ def _check_inner_box(m: TensorMap) -> None:
     _need(
         inner_bits // 8 <= span,
         f"swizzle={m.swizzle} allows an inner box of {span} B, got {m.box[0]} {m.element_type} = "
-        f"{inner_bits // 8} B; use more boxes or a wider swizzle",
+        f"{inner_bits // 8} B; try more boxes or a wider swizzle",
     )
 
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    _need(value in allowed, f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if value not in allowed:
+        raise LaunchError(not_one_of(f"tensor map: {name}", value, allowed))
 
 
 def _need(holds: bool, message: str) -> None:

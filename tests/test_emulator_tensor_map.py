@@ -77,6 +77,7 @@ def test_map_that_was_never_encoded_is_named() -> None:
         ({"interleave": "16B"}, "3 dims"),
         ({"element_type": "uint16", "oob_fill": "nan"}, "floating"),
         ({"box": (256, 256), "element_type": "float64", "swizzle": "none"}, "shared memory"),
+        ({"swizzle": "128"}, "swizzle must be one of .*, got .128.; try 128B"),
         ({"dims": (0, 64)}, "dims"),
         ({"element_type": "16u4_align16b", "box": (128, 4), "dims": (130, 4)}, "multiple of 128"),
     ],
