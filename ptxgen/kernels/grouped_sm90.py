@@ -24,6 +24,10 @@ __all__ = [
     "default_config", "plan",
 ]  # fmt: skip
 
+LATER_PART = 0xFFFFFFFF
+"""What a description says of a part of a tile that is not its first, in place of how many parts of
+the tile follow."""
+
 
 def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int = NUM_SMS) -> Plan:
     """Everything that the template prints and a device needs. A dense problem is one group.
@@ -46,7 +50,12 @@ def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int
         smem_map=smem_map(config),
         barriers=barriers(config),
         parts=parts,
-        fields={**fields(config), "parts_text": parts_text(parts, _used(config))},
+        fields={
+            **fields(config),
+            "eighth_word": "%following_parts" if config.stream_k else "%k_tail",
+            "later_part": hex(LATER_PART),
+            "parts_text": parts_text(parts, _used(config)),
+        },
     )
 
 
