@@ -1,8 +1,8 @@
 """grouped_suite: measure grouped problems on one GPU beside their peers and a read stream."""
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -143,9 +143,11 @@ def run(
     results: list[GroupedResult] = []
     skipped: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
-    queue = [_prepare(case, device, executor, both_ways) for case in by_problem(cases)]
-    # A host that is busy assembling holds launches back: the ceilings would measure that.
-    wait([way.image for prepared in queue for way in prepared.ways])
+    note(f"{device.name}: {len(cases)} problems; assembling")
+    queue = [_prepare(case, device, both_ways) for case in by_problem(cases)]
+    plans = {way.plan.launch.entry: way.plan for prepared in queue for way in prepared.ways}
+    # All are assembled before anything is measured: a busy host holds launches back.
+    images = dict(zip(plans, executor.map(image_of, plans.values()), strict=True))
     with stopwatch(device) as watch, ExitStack() as stack:
         reader = StreamReader(watch)
         stack.callback(reader.close)
@@ -154,7 +156,7 @@ def run(
         copy_bytes_per_s = reader.copy_bytes_per_s()
         converter = Converter(watch, method, table, copy_bytes_per_s)
         bench = _Bench(
-            watch, reader, sampler, method, peers, converter, cubins,
+            watch, reader, sampler, method, images, peers, converter, cubins,
             ceilings.read_bytes_per_s.median,
         )  # fmt: skip
         stack.callback(bench.close)
@@ -201,12 +203,11 @@ def by_problem(cases: Sequence[GroupedCase]) -> list[GroupedCase]:
 
 @dataclass(frozen=True)
 class _Way:
-    """One config of ours for a case, being assembled."""
+    """One config of ours for a case."""
 
     name: str
     choice: SwapChoice
     plan: Plan
-    image: "Future[bytes | str]"
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,8 @@ class _Prepared:
     refusals: dict[str, str]
 
 
-def _prepare(
-    case: GroupedCase, device: GpuDevice, executor: Executor, both_ways: bool
-) -> _Prepared:
-    """Choose configs for a case, and start to assemble them.
+def _prepare(case: GroupedCase, device: GpuDevice, both_ways: bool) -> _Prepared:
+    """Choose configs for a case.
 
     Raises: ConfigError if no config serves the problem.
     """
@@ -242,7 +241,7 @@ def _prepare(
             refusals[name] = str(error)
             continue
         plan = grouped_sm90.plan(case.problem, choice.config, num_sms)
-        ways.append(_Way(name, choice, plan, executor.submit(image_of, plan)))
+        ways.append(_Way(name, choice, plan))
     return _Prepared(case, tuple(ways), refusals)
 
 
@@ -251,12 +250,15 @@ class _Bench:
 
     def __init__(
         self, watch: Stopwatch, reader: StreamReader, sampler: StateSampler, method: Method,
-        peers: bool, converter: Converter, cubins: Cubins | None, read_bytes_per_s: float,
+        images: Mapping[str, bytes | str], peers: bool, converter: Converter,
+        cubins: Cubins | None, read_bytes_per_s: float,
     ) -> None:  # fmt: skip
         self.watch = watch
         self.reader = reader
         self.sampler = sampler
         self.method = method
+        self.images = images
+        """By entry."""
         self.peers = peers
         self.converter = converter
         self.cubins = cubins
@@ -278,14 +280,14 @@ class _Bench:
         with ExitStack() as stack:
             contenders: list[Contender] = []
             for way in prepared.ways:
-                contender = launch_contender(
-                    way.name, self.watch, way.plan.launch, way.image.result(), workload.copies
-                )
+                launch = way.plan.launch
+                image = self.images[launch.entry]
+                contender = launch_contender(way.name, self.watch, launch, image, workload.copies)
                 stack.callback(contender.close)
                 contenders.append(contender)
                 checks[way.name] = check(
                     workload, contender, way.choice.config, groups,
-                    ctas=way.plan.launch.grid_ctas[0],
+                    ctas=launch.grid_ctas[0],
                 )  # fmt: skip
                 checks[way.name].require(str(way.choice.config))
             for peer in grouped_peers.serving(case) if self.peers else ():

@@ -1,6 +1,6 @@
 """Which tiles of a grouped problem are shared out along K with stream_k, and in which parts.
 
-What templates/parts/scheduler_grouped.ptx.j2 does on the device, for those who predict a time or
+What templates/parts/share_last_wave.ptx.j2 does on the device, for those who predict a time or
 compare bits.
 """
 
