@@ -5,10 +5,13 @@ A message says what is wrong, what must hold, what was got, and what to try.
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from numbers import Integral
 
 
 def is_one_of(got: object, allowed: Collection[object]) -> bool:
     """Whether `got`, which may be anything, is one of the values `allowed`."""
+    if isinstance(allowed, range):  # which would compare all of its numbers with what is no int
+        return isinstance(got, Integral) and int(got) in allowed
     try:
         return got in allowed
     except (TypeError, ValueError):  # it has no hash, or is an array

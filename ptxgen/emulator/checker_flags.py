@@ -39,6 +39,8 @@ class Flags:
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self._clocks: dict[Word, Published] = {}
+        self.read: dict[int, Access] = {}
+        """Address of each word of global memory that was read strongly -> the last such access."""
 
     def forget(self) -> None:
         """Everything before is ordered."""
@@ -59,6 +61,8 @@ class Flags:
         lanes = access.origin.lanes
         own = self._scope(access.scope)
         for word in self._words(access):
+            if access.space is Space.GLOBAL:
+                self.read[word[2]] = access
             for (writer, scope), clock in self._clocks.get(word, {}).items():
                 both = min(scope, own)
                 if not holds(both, agent, writer):

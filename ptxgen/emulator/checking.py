@@ -227,6 +227,8 @@ class _Plan:
                     tell(number, 0, 1)
                     device.progress = partial(tell, number)
                 device.launch(launch, self.ptx, {b.name: addresses[b.name] for b in launch.buffers})
+                if checker is not None:
+                    _report_flags(checker, device, launch, addresses)
             sizes = {b.name: b.nbytes for n in self.launches for b in n.buffers}
             result = {name: device.read(addresses[name], sizes[name]) for name in outputs}
         except HazardError:
@@ -278,6 +280,29 @@ class _Plan:
                 if raw:
                     device.write(addresses[buffer.name], raw)
         return addresses
+
+
+def _report_flags(
+    checker: Checker, device: EmulatorDevice, launch: Launch, addresses: Mapping[str, int]
+) -> None:
+    """Report words of workspaces that were waited for and are not zero, as the next launch takes
+    them to be."""
+    for buffer in launch.workspaces:
+        start = addresses[buffer.name]
+        for address, access in checker.flags.read.items():
+            if not start <= address < start + buffer.nbytes:
+                continue
+            if not any(device.read(address, access.size)):
+                continue
+            line = access.origin.line
+            if checker.reporter.repeats("FLAG-LEFT-SET", line):
+                continue
+            checker.reporter.add(
+                "FLAG-LEFT-SET",
+                f"byte {address - start} of buffer {buffer.name!r}, which "
+                f"`{checker.reporter.brief(line)}` reads, is not zero after the launch",
+                access.origin, access=access, addresses=(address, access.size),
+            )  # fmt: skip
 
 
 def _teller(

@@ -92,6 +92,11 @@ CODES: dict[str, CodeInfo] = {
         _E, _W, "a buffer is written whose role in the launch is in",
         "correct the address, or give the buffer the role inout",
     ),
+    "FLAG-LEFT-SET": CodeInfo(
+        _E, _W, "a word of a workspace that threads synchronise through is not zero after the "
+        "launch",
+        "let whoever has waited for it write zero, behind its last use",
+    ),
     "MISALIGNED": CodeInfo(
         _E, _E, "an address without the alignment that the access needs", "align the address",
     ),
