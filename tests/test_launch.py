@@ -99,6 +99,20 @@ def test_a_file_that_fills_a_buffer_has_its_size(
         initial_bytes(Buffer("x", 4, init=f"file:{path}"))
 
 
+def test_contents_can_be_written_out() -> None:
+    launch = Launch("e", (1, 1, 1), (32, 1, 1), buffers=(Buffer("x", 2), Buffer("y", 2)))
+    changed = Launch.from_json(launch.with_contents({"y": b"\x00\xff"}).to_json())
+    assert [initial_bytes(b) for b in changed.buffers] == [b"\xff\xff", b"\x00\xff"]
+
+
+@pytest.mark.parametrize(
+    ("init", "says"), [("hex:0", "got '0'"), ("hex:00", "must hold nbytes=2 bytes, got 1")]
+)
+def test_contents_that_are_no_bytes_of_the_buffer_are_refused(init: str, says: str) -> None:
+    with pytest.raises(LaunchError, match=says):
+        initial_bytes(Buffer("x", 2, init=init))
+
+
 @pytest.mark.parametrize("init", ["poison", "zeros", "random:bf16:0"])
 def test_a_buffer_larger_than_memory_is_refused(init: str) -> None:
     with pytest.raises(LaunchError, match=r"buffer 'x': nbytes=.* must fit"):
