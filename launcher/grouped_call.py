@@ -1,6 +1,5 @@
 """grouped_gemm: arrays or pointers of many products in, D out, on a GPU or on the emulator."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,18 @@ import numpy as np
 from ptxgen.dtypes import DTYPES
 from ptxgen.errors import ArgumentError, ProblemError, is_one_of, not_one_of
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.launcher.arrays import Operand, as_operand, overlaps
+from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
 from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, output_dtype, real_number
+from ptxgen.launcher.grouped_arguments import (
+    check_out,
+    check_scales,
+    check_sizes,
+    read_stack,
+    scale_kind,
+    scale_strides,
+    sizes_hint,
+)
 from ptxgen.launcher.placement import (
     HOST,
     call_on,
@@ -24,18 +32,6 @@ from ptxgen.launcher.streams import stream_handle
 from ptxgen.problem import MAX_EXTENT, SCALES
 
 SWAPS = ("auto", "on", "off")
-
-
-@dataclass(frozen=True)
-class _Stack:
-    """Matrices one after another, as a kernel reads them."""
-
-    operand: Operand
-    stride: int
-    """Elements from one row to the next in device memory."""
-    group_stride: int
-    """Elements from one matrix to the next."""
-    alignment: int
 
 
 def grouped_gemm(
@@ -121,7 +117,7 @@ def grouped_gemm(
     if x_out is None:
         out = new_device_array(shape, d, target, handle)
         x_out = as_operand(out, "out")
-    _check_out(x_out, d, operands)
+    check_out(x_out, d, operands)
     if 0 not in shape:
         options = (config, swap_ab, expected_rows)
         _run(problem, options, target, {**operands, "d": x_out}, handle)
@@ -151,7 +147,7 @@ def _problem(
         raise ArgumentError(
             f"K must agree: a has {a.shape[-1]}, b has {b.shape[-1]}; try b with K as its last axis"
         )
-    bits = _check_sizes(sizes, mode)
+    bits = check_sizes(sizes, mode)
     count = b.shape[0] if mode != "kgrouped" else groups
     if count is None:
         assert sizes is not None
@@ -175,9 +171,9 @@ def _problem(
     expected = (*matrices, *a.shape[:-1], b.shape[-2])
     if out is not None and out.shape != expected:
         raise ArgumentError(f"out: shape must be {expected}, got {out.shape}; try out=None")
-    stacks = {name: _stack(x, name) for name, x in (("a", a), ("b", b))}
-    d_stack = None if out is None else _stack(out, "out")
-    kind = _scale_kind(operands) if scale is None else scale
+    stacks = {name: read_stack(x, name) for name, x in (("a", a), ("b", b))}
+    d_stack = None if out is None else read_stack(out, "out")
+    kind = scale_kind(operands) if scale is None else scale
     if not is_one_of(kind, SCALES) or (kind == "none") != ("scale_a" not in operands):
         raise ArgumentError(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
@@ -195,7 +191,7 @@ def _problem(
             a_alignment=stacks["a"].alignment, b_alignment=stacks["b"].alignment,
             d_alignment=d_stack.alignment if d_stack else MAX_ALIGNMENT,
             alpha=real_number("alpha", alpha),
-            **{f"{n}_strides": _scale_strides(operands, n, kind) for n in ("scale_a", "scale_b")},
+            **{f"{n}_strides": scale_strides(operands, n, kind) for n in ("scale_a", "scale_b")},
         )  # fmt: skip
     except ProblemError as error:
         raise ArgumentError(str(error)) from error
@@ -203,9 +199,9 @@ def _problem(
         raise ArgumentError(
             f"sizes: must have {problem.sizes_length} integers for mode={mode}"
             f"{f', index={index}' if mode == 'contiguous' else ''} and {count} groups, got "
-            f"{sizes.size}; try {_sizes_hint(problem, sizes.size)}"
+            f"{sizes.size}; try {sizes_hint(problem, sizes.size)}"
         )
-    _check_scales(operands, problem)
+    check_scales(operands, problem)
     if sizes is not None and sizes.host is not None:
         try:
             problem.segments(sizes.host)
@@ -214,123 +210,10 @@ def _problem(
     return problem
 
 
-def _sizes_hint(problem: GroupedGemm, got: int) -> str:
-    """What makes `got` sizes into as many as the problem has."""
-    if problem.sizes_length == problem.groups + 1 == got + 1:
-        return "offsets: numpy.concatenate([[0], numpy.cumsum(sizes)])"
-    if problem.sizes_length == problem.groups == got - 1:
-        return "sizes[1:]" if problem.mode == "contiguous" else "counts: numpy.diff(sizes)"
-    if problem.index == "rows" and got == problem.groups:
-        return "numpy.repeat(numpy.arange(groups), sizes), the group of each row"
-    return "one for each group" + " and the end" * (problem.sizes_length > problem.groups)
-
-
-def _check_sizes(sizes: Operand | None, mode: str) -> int:
-    """Bits of the integers of sizes.
-
-    Raises: ArgumentError if they are missing, superfluous, no integers, or not in a row.
-    """
-    if (sizes is None) != (mode == "batched"):
-        must = "must not be given" if mode == "batched" else "must be given"
-        hint = "mode=masked" if mode == "batched" else "mode=batched, which uses all rows"
-        raise ArgumentError(f"sizes: {must} for mode={mode}; try {hint}")
-    if sizes is None:
-        return 32
-    if sizes.dtype not in ("int32", "s32", "int64") or len(sizes.shape) != 1:
-        raise ArgumentError(
-            f"sizes: must be a vector of int32 or int64, got {sizes.dtype} of shape {sizes.shape}; "
-            "try sizes.astype('int32').ravel()"
-        )
-    if sizes.size > 1 and sizes.strides_bytes[0] != sizes.itemsize:
-        raise ArgumentError("sizes: must be contiguous; try a copy")
-    return 8 * sizes.itemsize
-
-
-def _stack(x: Operand, name: str) -> _Stack:
-    """Strides of a matrix or a stack of them.
-
-    Raises: ArgumentError if elements of a row are not side by side, or strides are not usable.
-    """
-    rank = len(x.shape)
-    strides = [s // x.itemsize for s in x.strides_bytes]
-    if x.host is not None:
-        dense = x.shape[-1] + -x.shape[-1] % (16 // x.itemsize)
-        return _Stack(x, max(dense, 1), max(dense * x.shape[-2], 1), MAX_ALIGNMENT)
-    if x.size and (strides[-1] != 1 or any(s < 1 for s in strides)):
-        raise ArgumentError(
-            f"{name}: the last axis must be contiguous and strides positive, got {strides} "
-            f"elements for shape {x.shape}; try a copy"
-        )
-    row = strides[-2] if x.shape[-2] > 1 else max(x.shape[-1], 1)
-    row += -row % (16 // x.itemsize) if x.shape[-2] == 1 else 0
-    group = strides[0] if rank == 3 and x.shape[0] > 1 else row * max(x.shape[-2], 1)
-    return _Stack(x, row, group, min(MAX_ALIGNMENT, x.pointer & -x.pointer or MAX_ALIGNMENT))
-
-
-def _scale_kind(operands: dict[str, Operand]) -> str:
-    """What the shapes of the scales say."""
-    if "scale_a" not in operands or "scale_b" not in operands:
-        return "none"
-    a, b = operands["scale_a"], operands["scale_b"]
-    if a.size == 1 and len(b.shape) == 1:
-        return "tensor"
-    x, w = operands["a"], operands["b"]
-    if len(a.shape) < len(x.shape):
-        return "rowcol"
-    return "group" if b.shape[-2] == w.shape[-2] else "block"
-
-
-def _scale_strides(operands: dict[str, Operand], name: str, kind: str) -> tuple[int, int, int]:
-    """Elements from one matrix, row and block of K of a scale to the next; zeros = dense."""
-    x = operands.get(name)
-    if x is None or x.host is not None:
-        return (0, 0, 0)
-    strides = [s // x.itemsize for s in x.strides_bytes]
-    if kind == "tensor":
-        return (0 if name == "scale_a" else strides[0], 0, 0)
-    if kind == "rowcol":
-        return (strides[0] if len(strides) == 2 else 0, 1, 0)
-    return (strides[0] if len(strides) == 3 else 0, strides[-2], strides[-1])
-
-
-def _check_scales(operands: dict[str, Operand], problem: GroupedGemm) -> None:
-    """Raises: ArgumentError if a scale has another dtype or shape than the problem's."""
-    for name in ("scale_a", "scale_b"):
-        x = operands.get(name)
-        if x is None:
-            continue
-        if x.dtype != "f32":
-            raise ArgumentError(
-                f"{name}: dtype must be f32, got {x.dtype}; try {name}.astype('float32')"
-            )
-        expected = problem.scale_shape(name)
-        allowed = {expected, expected[1:]} if expected[0] == 1 else {expected}
-        if x.shape not in allowed and not (problem.scale == "tensor" and x.size == expected[0]):
-            hint = "alignment=128" if problem.has_block_gaps else "another scale, or reshape"
-            raise ArgumentError(
-                f"{name}: must have shape {expected} for scale={problem.scale}, got {x.shape}; "
-                f"try {hint}"
-            )
-        rowcol = problem.scale == "rowcol"
-        if rowcol and x.size and x.host is None and x.strides_bytes[-1] != x.itemsize:
-            raise ArgumentError(f"{name}: rows must be contiguous; try a copy")
-
-
 def _d_shape(problem: GroupedGemm) -> tuple[int, ...]:
     """Shape of D as callers see it: without the axis of groups where there is none."""
     shape = problem.d_shape
     return shape[1:] if problem.mode == "contiguous" else shape
-
-
-def _check_out(out: Operand, d: str, inputs: dict[str, Operand]) -> None:
-    """Raises: ArgumentError if D cannot be written to `out`, whose shape is right."""
-    if out.dtype != d:
-        raise ArgumentError(f"out: dtype must be {d}, got {out.dtype}; try d_dtype={out.dtype!r}")
-    if out.readonly:
-        raise ArgumentError("out: must be writable, got a read-only array; try a copy")
-    for name, x in inputs.items():
-        if overlaps(out, x):
-            raise ArgumentError(f"out overlaps {name}; try a separate output")
 
 
 def _run(
