@@ -1,10 +1,12 @@
 """Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, is_one_of, not_one_of
+from ptxgen.errors import ArgumentError, not_one_of
 from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
@@ -139,7 +141,7 @@ def real_number(name: str, value: Any) -> float:
     """
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{name}: must be a real number, got {value!r}; try 1.0") from error
 
 
@@ -149,7 +151,28 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
     Raises: ArgumentError.
     """
     dtype = d_dtype if d_dtype is not None else out.dtype if out is not None else "bf16"
-    if not is_one_of(dtype, _OUTPUTS):
-        name = "out: dtype" if d_dtype is None else "d_dtype"
-        raise ArgumentError(not_one_of(f"{name}:", dtype, _OUTPUTS))
+    check_name("out: dtype:" if d_dtype is None else "d_dtype:", dtype, _OUTPUTS)
     return dtype
+
+
+def check_name(what: str, value: Any, allowed: Iterable[str]) -> None:
+    """Check that an argument is one of the names `allowed`. An array of one string equals that
+    string, but is no name.
+
+    Raises: ArgumentError.
+    """
+    if not isinstance(value, str) or value not in allowed:
+        raise ArgumentError(not_one_of(what, value, allowed))
+
+
+def whole_number(name: str, value: Any, first: int, last: int) -> int:
+    """`value` as an int, also where numpy made it.
+
+    Raises: ArgumentError if it is no integer from `first` to `last`.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not first <= int(value) <= last:
+        raise ArgumentError(
+            f"{name}: must be an integer from {first} to {last}, got {value!r}; try {name}=None"
+        )
+    return int(value)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.epilogue import columns_of_d
-from ptxgen.errors import ArgumentError, ConfigError, ProblemError, is_one_of, not_one_of
+from ptxgen.errors import ArgumentError, ConfigError, ProblemError
 from ptxgen.launch import Device
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
@@ -14,11 +14,13 @@ from ptxgen.launcher.epilogue_arguments import read_epilogue
 from ptxgen.launcher.gemm_arguments import (
     MAX_ALIGNMENT,
     Matrix,
+    check_name,
     check_output,
     output_dtype,
     read_matrix,
     real_number,
 )
+from ptxgen.launcher.given_config import check_config
 from ptxgen.launcher.placement import (
     HOST,
     call_on,
@@ -30,7 +32,7 @@ from ptxgen.launcher.placement import (
 from ptxgen.launcher.scale_arguments import read_scales
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import LAYOUTS, Gemm
+from ptxgen.problem import ACCUMULATES, LAYOUTS, Gemm
 
 
 def gemm(
@@ -94,8 +96,8 @@ def gemm(
     Raises: ArgumentError, ConfigError, ToolMissingError, DriverError, EmulationError.
     """
     handle = stream_handle(stream)
-    if not is_one_of(layout, LAYOUTS):
-        raise ArgumentError(not_one_of("layout:", layout, LAYOUTS))
+    check_name("layout:", layout, LAYOUTS)
+    check_config(config, "gemm")
     x_a, x_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
     a_stored = "[M,K]" if layout[0] == "n" else "[K,M]"
     b_stored = "[N,K]" if layout[1] == "t" else "[K,N]"
@@ -132,6 +134,7 @@ def gemm(
         is_c = following.c is not None and _same_place(following.c, m_d)
         check_output(x_out, d_shape, d, inputs if is_c else everything)
     accumulates = "auto" if accumulate is None else accumulate
+    check_name("accumulate", accumulates, ("auto", *ACCUMULATES))
     try:
         problem = Gemm(
             m, n, k, m_a.dtype, m_b.dtype, d, layout, scales.kind, accumulates,

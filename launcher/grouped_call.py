@@ -5,11 +5,18 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, ProblemError, is_one_of, not_one_of
-from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.errors import ArgumentError, ProblemError, not_one_of
+from ptxgen.grouped_problem import MAX_GROUPS, MODES, GroupedGemm
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
-from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, output_dtype, real_number
+from ptxgen.launcher.gemm_arguments import (
+    MAX_ALIGNMENT,
+    check_name,
+    output_dtype,
+    real_number,
+    whole_number,
+)
+from ptxgen.launcher.given_config import check_config
 from ptxgen.launcher.grouped_arguments import (
     check_out,
     check_scales,
@@ -29,7 +36,7 @@ from ptxgen.launcher.placement import (
 )
 from ptxgen.launcher.staging import Staging
 from ptxgen.launcher.streams import stream_handle
-from ptxgen.problem import MAX_EXTENT, SCALES
+from ptxgen.problem import ACCUMULATES, MAX_EXTENT, SCALES
 
 SWAPS = ("auto", "on", "off")
 
@@ -86,13 +93,13 @@ def grouped_gemm(
 
     Raises: ArgumentError, ConfigError, ToolMissingError, DriverError, EmulationError.
     """
-    if not is_one_of(swap_ab, SWAPS):
-        raise ArgumentError(not_one_of("swap_ab:", swap_ab, SWAPS))
-    if expected_rows is not None and not is_one_of(expected_rows, range(MAX_EXTENT + 1)):
-        raise ArgumentError(
-            f"expected_rows: must be an integer from 0 to {MAX_EXTENT}, got {expected_rows!r}; "
-            "try None"
-        )
+    check_name("mode:", mode, MODES)
+    check_name("swap_ab:", swap_ab, SWAPS)
+    if expected_rows is not None:
+        expected_rows = whole_number("expected_rows", expected_rows, 0, MAX_EXTENT)
+    if groups is not None:
+        groups = whole_number("groups", groups, 1, MAX_GROUPS)
+    check_config(config, "grouped_gemm")
     handle = stream_handle(stream)
     operands = {"a": as_operand(a, "a", handle), "b": as_operand(b, "b", handle)}
     for name, array in (("sizes", sizes), ("scale_a", scale_a), ("scale_b", scale_b)):
@@ -174,12 +181,14 @@ def _problem(
     stacks = {name: read_stack(x, name) for name, x in (("a", a), ("b", b))}
     d_stack = None if out is None else read_stack(out, "out")
     kind = scale_kind(operands) if scale is None else scale
-    if not is_one_of(kind, SCALES) or (kind == "none") != ("scale_a" not in operands):
+    known = isinstance(kind, str) and kind in SCALES
+    if not known or (kind == "none") != ("scale_a" not in operands):
         raise ArgumentError(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
             "scale_a and scale_b unless it is none; try scale=None, which asks their shapes"
         )
     accumulates = "auto" if accumulate is None else accumulate
+    check_name("accumulate:", accumulates, ("auto", *ACCUMULATES))
     try:
         problem = GroupedGemm(
             mode, count, a.shape[-2], b.shape[-2], a.shape[-1], a.dtype, b.dtype, d, kind,

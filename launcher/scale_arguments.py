@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import ArgumentError, is_one_of, not_one_of
+from ptxgen.errors import ArgumentError
 from ptxgen.launcher.arrays import Operand, as_operand
+from ptxgen.launcher.gemm_arguments import check_name, real_number
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK
 
 KINDS = ("none", "tensor", "rowcol", *BLOCK_SCALES)
@@ -56,13 +57,13 @@ def read_scales(
 
     Raises: ArgumentError.
     """
-    if not is_one_of(scale, (None, *KINDS)):
-        raise ArgumentError(not_one_of("scale:", scale, KINDS))
-    numbers = [x for x in (scale_a, scale_b) if _is_number(x)]
-    factor = math.prod(float(x) for x in numbers)
+    if scale is not None:
+        check_name("scale:", scale, KINDS)
+    given = (("scale_a", scale_a), ("scale_b", scale_b))
+    factor = math.prod(real_number(name, x) for name, x in given if _is_number(x))
     arrays = {
         name: as_operand(x, name, stream)
-        for name, x in (("scale_a", scale_a), ("scale_b", scale_b))
+        for name, x in given
         if x is not None and not _is_number(x)
     }
     if len(arrays) == 1:

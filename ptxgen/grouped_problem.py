@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError, is_one_of, not_one_of
+from ptxgen.errors import ProblemError, not_one_of
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for, integer
 
 if TYPE_CHECKING:
@@ -90,12 +90,17 @@ class GroupedGemm:
 
         Raises: ProblemError.
         """
-        for name, allowed in (("mode", MODES), ("index", INDEXES), ("index_bits", (32, 64))):
-            if not is_one_of(getattr(self, name), allowed):
-                raise ProblemError(not_one_of(name, getattr(self, name), allowed))
-        strides = (f"{x}_{kind}" for kind in ("stride", "group_stride") for x in "abd")
-        for name in ("groups", "alignment", "m", "n", "k", *strides):
+        for name, allowed in (("mode", MODES), ("index", INDEXES)):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                raise ProblemError(not_one_of(name, value, allowed))
+        operands = (f"{x}_{k}" for k in ("stride", "group_stride", "alignment") for x in "abd")
+        for name in ("groups", "alignment", "index_bits", "m", "n", "k", *operands):
             object.__setattr__(self, name, integer(name, getattr(self, name)))
+        if self.index_bits not in (32, 64):
+            raise ProblemError(not_one_of("index_bits", self.index_bits, (32, 64)))
+        for name in ("scale_a_strides", "scale_b_strides"):
+            object.__setattr__(self, name, _three_strides(name, getattr(self, name)))
         if not 1 <= self.groups <= MAX_GROUPS:
             hint = "try 1" if self.groups < 1 else "try several calls"
             raise ProblemError(f"groups={self.groups} must be from 1 to {MAX_GROUPS}; {hint}")
@@ -103,8 +108,10 @@ class GroupedGemm:
             raise ProblemError(
                 f"index={self.index} must be offsets for mode={self.mode}; try mode=contiguous"
             )
-        if self.alignment < 1:
-            raise ProblemError(f"alignment={self.alignment} must be at least 1; try 1")
+        if not 1 <= self.alignment < MAX_COORDINATE:
+            raise ProblemError(
+                f"alignment={self.alignment} must be at least 1 and below 2^31; try 1"
+            )
         for name in ("m", "n", "k"):
             if getattr(self, name) >= MAX_COORDINATE:
                 raise ProblemError(
@@ -286,6 +293,19 @@ class GroupedGemm:
         from ptxgen.grouped_reference import reference
 
         return reference(self, sizes, a, b, scale_a, scale_b, c)
+
+
+def _three_strides(name: str, value: object) -> tuple[int, ...]:
+    """Strides of scales as a tuple of ints.
+
+    Raises: ProblemError.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        raise ProblemError(f"{name} must be three integers, got {value!r}; try (0, 0, 0)")
+    strides = tuple(integer(name, stride) for stride in value)
+    if min(strides) < 0:
+        raise ProblemError(f"{name} must not be negative, got {strides}; try a copy")
+    return strides
 
 
 def group_starts(rows: Sequence[int], alignment: int) -> tuple[list[int], int]:

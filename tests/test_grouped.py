@@ -369,6 +369,16 @@ def _inputs(operands: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"alignment": 2**31}, "alignment=2147483648 must be at least 1 and below 2^31; try 1"),
+        ({"a_alignment": "x"}, "a_alignment must be an integer, got 'x'; try int(a_alignment)"),
+        (
+            {"scale_a_strides": None},
+            "scale_a_strides must be three integers, got None; try (0, 0, 0)",
+        ),
+        (
+            {"scale_b_strides": (1, -1, 1)},
+            "scale_b_strides must not be negative, got (1, -1, 1); try a copy",
+        ),
         ({"groups": 0}, "groups=0 must be from 1 to 512; try 1"),
         ({"groups": 513}, "groups=513 must be from 1 to 512; try several calls"),
         ({"m": 1.5}, "m must be an integer, got 1.5; try int(m)"),

@@ -98,6 +98,7 @@ DEVICE_SEES = {
 WHOLE_PROBLEM_FILES = {
     "ptxgen.launcher.epilogue_arguments",
     "ptxgen.launcher.gemm_call",
+    "ptxgen.launcher.given_config",
     "ptxgen.launcher.grouped_arguments",
     "ptxgen.launcher.grouped_call",
     "ptxgen.launcher.placement",

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from ptxgen.errors import ArgumentError, ToolMissingError
+from ptxgen.grouped_problem import GroupedGemm
+from ptxgen.kernels import grouped_sm100
 from ptxgen.launcher import RawArray, gemm
 from ptxgen.launcher import driver as driver_module
 from ptxgen.launcher.arrays import as_operand
@@ -30,6 +32,7 @@ def raw(start: int = 0, rows: int = M, stride: int = K, dtype: str = "bf16", **c
     return RawArray(POINTER + start, (rows, K), (stride, 1), dtype, **changes)
 
 
+GROUPED = grouped_sm100.default_config(GroupedGemm("masked", 1, 8, 16, 128))
 B_RAW = raw(1 << 20, N)
 COLUMN_STEP = np.zeros((M, 2 * K), BF16)[:, ::2]
 REVERSED = np.zeros((M, K), BF16)[::-1]
@@ -61,6 +64,9 @@ BLOCKS_M = np.ones((M, 1), np.float32)
         ((a(), b()), {"alpha": 1e39}, r"alpha=1e\+39 .* must be at most 3.4028235e\+38"),
         ((a(), b()), {"scale_a": 1e30, "scale_b": 1e30}, r"with scales that are numbers"),
         ((a(), b()), {"alpha": "1.x"}, "alpha: must be a real number"),
+        ((a(), b()), {"scale_a": 10**400}, "scale_a: must be a real number"),
+        ((a(), b()), {"layout": np.asarray(["nt"])}, "layout: must be one of nt"),
+        ((a(), b()), {"config": GROUPED}, "config: must be a Config of gemm_sm90, .* grouped_sm90"),
         # strides and alignment
         ((COLUMN_STEP, b()), {}, r"a: the last axis of \[M,K\] must be contiguous.*\(128, 2\)"),
         ((a().T.copy().T, b()), {}, r"a: the last axis.*try passing a\.T with the other layout"),

@@ -1,5 +1,6 @@
 """grouped_gemm takes arrays of any mode, chooses by itself, and refuses by name."""
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -9,11 +10,14 @@ from grouped_runs import assert_shares_a_tile
 
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import GroupedGemm
-from ptxgen.kernels import grouped_sm90
+from ptxgen.kernels import gemm_sm90, grouped_sm90
 from ptxgen.launcher import grouped_gemm
+from ptxgen.problem import Gemm
 
 E4M3 = ml_dtypes.float8_e4m3fn
 ROWS = np.asarray([3, 0, 17, 8], np.int32)
+CONFIG = grouped_sm90.default_config(GroupedGemm("masked", 4, 24, 128, 256))
+NO_KEY: dict[str, Any] = {"tile_m": [64]}
 OFFSETS = np.asarray([0, 3, 3, 20, 28], np.int64)
 
 
@@ -45,6 +49,17 @@ def test_masked_groups_get_their_rows_and_no_others(swap_ab: str) -> None:
             d[group, :rows].astype(float), bf16(product(a[group, :rows], b[group]))
         )
         assert (d[group, rows:] == 7).all()
+
+
+def test_integers_may_be_of_numpy() -> None:
+    a, b = integers((28, 128)), integers((4, 16, 128), 1)
+    given = {"groups": 4, "expected_rows": 7, "alignment": 8}
+    ends = np.asarray([3, 8, 20, 28], np.int32)
+    got = [
+        grouped_gemm(a, b, ends, mode="contiguous", index="ends", device="emulator", **options)
+        for options in (given, {name: np.int64(value) for name, value in given.items()})
+    ]
+    assert np.array_equal(*got)
 
 
 def test_tiles_shared_along_k_need_no_workspace_of_the_caller() -> None:
@@ -125,6 +140,19 @@ def test_batched_groups_with_scales_of_rows_and_columns_are_exact() -> None:
         ({"swap_ab": "yes"}, "swap_ab"),
         ({"out": np.zeros((4, 24, 100), np.float32)}, "out: shape must be"),
         ({"b": np.zeros((4, 128, 256), ml_dtypes.bfloat16)}, "bf16"),
+        ({"mode": np.asarray([1, 2])}, "mode: must be one of masked"),
+        ({"mode": np.asarray(["masked"])}, "mode: must be one of masked"),
+        ({"index": np.asarray(["offsets"])}, "index must be one of offsets"),
+        ({"accumulate": np.asarray(["fast"])}, "accumulate: must be one of auto"),
+        ({"scale": np.asarray(["none"])}, "must be one of none, tensor"),
+        ({"groups": np.asarray([1, 2])}, "groups: must be an integer from 1 to 512"),
+        ({"groups": "4"}, "groups: must be an integer from 1 to 512, got '4'"),
+        ({"expected_rows": "8"}, "expected_rows: must be an integer from 0 to 2147483647"),
+        ({"alpha": 10**400}, "alpha: must be a real number"),
+        ({"alignment": 2**31}, "alignment=2147483648 must be at least 1 and below 2^31"),
+        ({"config": gemm_sm90.default_config(Gemm(8, 16, 128, "e4m3", "e4m3"))},
+         "config: must be a Config of grouped_sm90, grouped_sm100 for grouped_gemm, got one of"),
+        ({"config": replace(CONFIG, **NO_KEY)}, "config: its fields must be numbers"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )  # fmt: skip
