@@ -56,7 +56,7 @@ class Staging:
         if x.host is None:
             return x.pointer
         padded = np.zeros(shape, x.host.dtype)
-        padded[..., : x.host.shape[-1]] = x.host
+        _same_part(padded, x.host)[...] = x.host
         return self._write(padded)
 
     def fetch_padded(self, x: Operand, shape: tuple[int, ...], address: int) -> None:
@@ -64,7 +64,7 @@ class Staging:
         assert x.host is not None
         data = self._device.read(address, math.prod(shape) * x.itemsize)
         padded = np.frombuffer(data, np.uint8).view(x.host.dtype).reshape(shape)
-        x.host[...] = padded[..., : x.host.shape[-1]]
+        x.host[...] = _same_part(padded, x.host)
 
     def fetch(self, x: Matrix, address: int) -> None:
         """Copy a matrix of rows of `x.stride` elements from the device into its host array."""
@@ -87,3 +87,8 @@ class Staging:
         else:
             self._device.write(address, data)
         return address
+
+
+def _same_part(padded: "np.ndarray[Any, Any]", host: "np.ndarray[Any, Any]") -> Any:
+    """The elements of `padded` that those of `host` have; a single number has no rows to pad."""
+    return padded[..., : host.shape[-1]] if host.ndim else padded

@@ -29,13 +29,14 @@ A, B = integers(M, K), integers(N, K, seed=1)
 SUMS = A.astype(np.float32) @ B.astype(np.float32).T
 
 
-def test_c_bias_and_amax(where: Any) -> None:
+@pytest.mark.parametrize("shape", [(1,), ()])
+def test_c_bias_and_amax(where: Any, shape: tuple[int, ...]) -> None:
     c, bias = integers(M, N, kind=np.float32, seed=2), integers(M, 1, kind=np.float16, seed=3)
-    amax = np.zeros(1, np.float32)
+    amax = np.zeros(shape, np.float32)
     d = gemm(A, B, d_dtype="f32", alpha=2.0, c=c, beta=-0.5, bias=bias, amax=amax, device=where)
     want = 2 * SUMS - 0.5 * c + bias.astype(np.float32)
     assert np.array_equal(d, want)
-    assert amax[0] == np.abs(want).max()
+    assert amax.item() == np.abs(want).max()
 
 
 def test_c_may_be_out(where: Any) -> None:
