@@ -62,15 +62,20 @@ def read_matrix(x: Operand, name: str, stored: str) -> Matrix:
     padded = columns + -columns % (TMA_ALIGNMENT // size)
     if x.host is not None or not x.size:
         return Matrix(x, rows, columns, max(padded, 1), MAX_ALIGNMENT)
-    if x.pointer % size:
-        raise ArgumentError(
-            f"{name}: address {x.pointer:#x} must be a multiple of {size} bytes, the size of"
-            f" {x.dtype}; try a copy"
-        )
+    check_address(x, name)
     # The stride of a single row means nothing; one that suits TMA is as good as any.
     stride = padded if rows == 1 else row_bytes // size
     alignment = min(MAX_ALIGNMENT, x.pointer & -x.pointer)
     return Matrix(x, rows, columns, stride, alignment)
+
+
+def check_address(x: Operand, name: str) -> None:
+    """Raises: ArgumentError if elements lie across what a kernel loads them by."""
+    if x.size and x.pointer % x.itemsize:
+        raise ArgumentError(
+            f"{name}: address {x.pointer:#x} must be a multiple of {x.itemsize} bytes, the size of"
+            f" {x.dtype}; try a copy"
+        )
 
 
 def _check_strides(x: Operand, name: str, stored: str) -> None:

@@ -71,7 +71,9 @@ def grouped_gemm(
     B[:, part g]^T with float32 D [G,M,N]. Else b is [G,N,K]. The last axes are contiguous. Rows of
     D that belong to no group stay as they are.
     sizes: int32 or int64, in the same memory as the rest; read by the kernel only, so that a
-    captured graph may be replayed with other sizes. What lies outside the matrices is clamped.
+    captured graph may be replayed with other sizes. What lies outside the matrices is clamped. Of
+    int64 the kernel reads the lower 32 bits, so all must be from -2^31 to 2^31 - 1; of numpy arrays
+    this is checked.
     masked: the rows of each group [G]; contiguous: as `index` says; kgrouped: [G+1] offsets along
     K, part g from sizes[g] to sizes[g+1].
     alignment: kgrouped: parts must start at multiples of it, and it must be one of 16 bytes. Of
@@ -80,7 +82,8 @@ def grouped_gemm(
     scale_a, scale_b: None or float32 arrays. tensor: [1] and [G]; rowcol: [G,M] (or [rows]) and
     [G,N]; block: [G,M,ceil(K/128)] and [G,ceil(N/128),ceil(K/128)]; group: the same with [G,N,...].
     kgrouped: none or group, [M,ceil(K/128)] and [N,ceil(K/128)] where `alignment` is a multiple of
-    128; else G columns more, and part g's begin at ceil(sizes[g]/128) + g. Any strides.
+    128; else G columns more, and part g's begin at ceil(sizes[g]/128) + g. Strides may
+    be any in numpy arrays, and must not be negative in device memory.
     scale: none, tensor, rowcol, block or group; None = what the shapes of the scales say.
     out: D; None = a new array (kgrouped: must be given, as it is added to).
     groups: number of groups where neither b nor sizes tell (index=rows with kgrouped never).
@@ -167,6 +170,11 @@ def _problem(
         raise ArgumentError(
             f"a must have as many matrices as b, {count}, got {a.shape[0]}; try mode=contiguous "
             "with one matrix of all rows"
+        )
+    if mode == "kgrouped" and count < 1:
+        raise ArgumentError(
+            "sizes: must have at least 2 offsets along K, the start and the end of a part, got "
+            f"{count + 1}; try numpy.asarray([0, K])"
         )
     given = sizes.size if mode == "kgrouped" and sizes is not None else 0
     if given and out is not None and out.shape[:1] == (given,):

@@ -34,8 +34,11 @@ def place_of(operands: dict[str, Operand]) -> Any:
         return 0
     for name, place in places.items():
         if place != places[first]:
+            one, other = _place_name(places[first]), _place_name(place)
+            if one == other:
+                other = f"that of another {place.name} device"
             raise ArgumentError(
-                f"{first} is in {_place_name(places[first])} and {name} in {_place_name(place)};"
+                f"{first} is in {one} and {name} in {other};"
                 " all arrays must be in the same memory; try copying one"
             )
     return places[first]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxgen.errors import ArgumentError
 from ptxgen.launcher.arrays import Operand, as_operand
-from ptxgen.launcher.gemm_arguments import check_name, real_number
+from ptxgen.launcher.gemm_arguments import check_address, check_name, real_number
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK
 
 KINDS = ("none", "tensor", "rowcol", *BLOCK_SCALES)
@@ -148,10 +148,7 @@ def _check_element(x: Operand, name: str) -> None:
             f"{name}: dtype must be f32 (block and group: or uint8, int32 of exponents), got"
             f" {x.dtype}; try {name}.astype(numpy.float32)"
         )
-    if x.pointer % x.itemsize:
-        raise ArgumentError(
-            f"{name}: address {x.pointer:#x} must be a multiple of {x.itemsize} bytes; try a copy"
-        )
+    check_address(x, name)
 
 
 def _check_vector(x: Operand, name: str, letter: str, length: int, kind: str) -> None:

@@ -23,7 +23,9 @@ D[g]. batched: A [G,M,K], all rows used."""
 INDEXES = ("offsets", "ends", "rows")
 """How sizes describe the segments of `contiguous`. offsets: group g has rows sizes[g] to
 sizes[g + 1]. ends: it ends at sizes[g] and starts at the end of the group before, rounded up to a
-multiple of `alignment`. rows: row i belongs to group sizes[i], or to none if that is negative."""
+multiple of `alignment`. rows: row i belongs to group sizes[i], or to none if that is negative.
+Sizes must be from -2^31 to 2^31 - 1 even if they are 64-bit, as kernels read their lower halves
+alone: 2^31 is read as -2^31."""
 MAX_GROUPS = 512
 MAX_COORDINATE = 1 << 31
 """TMA coordinates are signed 32-bit."""
@@ -66,7 +68,7 @@ class GroupedGemm:
     """index=ends: segments start at multiples of this. kgrouped: all starts are multiples of it;
     TMA needs 16 bytes, and the kernel cannot check what the device counts."""
     index_bits: int = 32
-    """Integers of sizes: 32 or 64 bits."""
+    """Integers of sizes: 32 or 64 bits. Of 64 the kernel reads the lower 32."""
     a_stride: int = 0
     """Elements from one row of A to the next; 0 = dense. Likewise b_stride, d_stride."""
     b_stride: int = 0

@@ -7,11 +7,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from grouped_runs import assert_shares_a_tile
+from numpy.lib.stride_tricks import as_strided
 
+from ptxgen.emulator import EmulatorDevice
 from ptxgen.errors import ArgumentError, ConfigError
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels import gemm_sm90, grouped_sm90
-from ptxgen.launcher import grouped_gemm
+from ptxgen.launcher import RawArray, grouped_gemm
 from ptxgen.problem import Gemm
 
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -140,6 +142,11 @@ def test_batched_groups_with_scales_of_rows_and_columns_are_exact() -> None:
         ({"swap_ab": "yes"}, "swap_ab"),
         ({"out": np.zeros((4, 24, 100), np.float32)}, "out: shape must be"),
         ({"b": np.zeros((4, 128, 256), ml_dtypes.bfloat16)}, "bf16"),
+        ({"sizes": np.asarray([3, 0, 2**32, 8])}, "sizes: must be from -2^31 to 2^31 - 1"),
+        ({"out": as_strided(np.zeros(1000, "f4"), (4, 24, 128), (0, 160, 4))},
+         "out: must not overlap itself, got strides of (0, 160, 4) bytes for shape (4, 24, 128)"),
+        ({"scale_a": np.ones((4, 24, 2), "f4"), "scale_b": np.ones((), "f4")},
+         "scale_b: must have shape (4, 1, 2)"),
         ({"mode": np.asarray([1, 2])}, "mode: must be one of masked"),
         ({"mode": np.asarray(["masked"])}, "mode: must be one of masked"),
         ({"index": np.asarray(["offsets"])}, "index must be one of offsets"),
@@ -164,3 +171,70 @@ def test_what_does_not_fit_is_refused_by_name(changes: dict[str, Any], said: str
     with pytest.raises((ArgumentError, ConfigError)) as error:
         grouped_gemm(**arguments)
     assert said in str(error.value)
+
+
+DEVICE = EmulatorDevice()
+
+
+def raw(start: int, shape: tuple[int, ...], dtype: str, strides: Any = None) -> RawArray:
+    """An array that nothing reads, as it is refused, or another one is."""
+    return RawArray((1 << 20) + start, shape, strides, dtype, DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"out": raw(1, (4, 24, 128), "bf16")}, "out: address 0x100001 must be a multiple of 2"),
+        ({"sizes": raw(2, (4,), "s32")}, "sizes: address 0x100002 must be a multiple of 4 bytes"),
+        ({"scale_a": raw(1, (4, 24, 2), "f32")}, "scale_a: address 0x100001 must be a multiple of"),
+        ({"scale_a": raw(0, (4, 24, 2), "f32", (48, -2, 1))},
+         "scale_a: strides must not be negative, and whole elements of 4 bytes, got -8 bytes"),
+        ({"scale": "tensor", "scale_a": raw(0, (), "f32"), "scale_b": raw(0, (4,), "f32", (0,))},
+         "scale_b: must not be one element for all of (4,)"),
+        ({"scale": "tensor", "scale_a": raw(0, (), "f32"), "scale_b": raw(0, (2, 2), "f32")},
+         "scale_b: must have shape (4,)"),
+        ({"b": RawArray(1 << 20, (4, 128, 256), None, "e4m3", EmulatorDevice())},
+         "a is in the memory of emulator and b in that of another emulator device"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)  # fmt: skip
+def test_device_memory_that_does_not_fit_is_refused_by_name(
+    changes: dict[str, Any], said: str
+) -> None:
+    scales = {"scale_b": raw(0, (4, 1, 2), "f32")} if "scale_a" in changes else {}
+    arguments: dict[str, Any] = {
+        "a": raw(0, (4, 24, 256), "e4m3"), "b": raw(0, (4, 128, 256), "e4m3"),
+        "sizes": raw(0, (4,), "s32"), "out": raw(1 << 20, (4, 24, 128), "bf16"), **scales,
+        **changes,
+    }  # fmt: skip
+    with pytest.raises(ArgumentError) as error:
+        grouped_gemm(**arguments)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("offsets", [[], [0]])
+def test_parts_of_k_have_a_start_and_an_end(offsets: list[int]) -> None:
+    with pytest.raises(ArgumentError, match="sizes: must have at least 2 offsets along K"):
+        grouped_gemm(
+            integers((8, 256)), integers((16, 256)), np.asarray(offsets, np.int32),
+            mode="kgrouped", alignment=16, out=np.zeros((1, 8, 16), "f4"), device="emulator",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "scales",
+    [
+        (np.asarray(2, "f4"), np.asarray([1, 2, 4, 8], "f4")),
+        (np.asarray([2], "f4"), np.asarray([[1, 2, 4, 8]], "f4")),
+        (np.asarray([2], "f4"), np.asarray([8, 4, 2, 1], "f4")[::-1]),
+    ],
+    ids=["a number", "a row", "reversed"],
+)
+def test_scales_of_matrices_may_be_of_any_shape_and_stride(scales: tuple[Any, Any]) -> None:
+    a, b = integers((4, 8, 128)), integers((4, 16, 128), 1)
+    d = grouped_gemm(
+        a, b, mode="batched", scale="tensor", scale_a=scales[0], scale_b=scales[1], d_dtype="f32",
+        device="emulator",
+    )  # fmt: skip
+    for group in range(4):
+        assert np.array_equal(d[group], product(a[group], b[group]) * 2 * 2**group)
