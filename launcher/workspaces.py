@@ -9,13 +9,13 @@ import ctypes
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.errors import DriverError
 from ptxgen.launch import Launch
-from ptxgen.launcher.driver import check
+from ptxgen.launcher.driver import CONTEXT_KILLERS, check
 from ptxgen.launcher.streams import LEGACY_STREAM, PER_THREAD_STREAM
 from ptxgen.launcher.timing import new_stream
 
@@ -27,6 +27,9 @@ ALIGNMENT = 256
 """Of each workspace, as of an allocation."""
 MOST_STREAMS = 16
 """Streams for which a kernel keeps workspaces; those of the stream used longest ago are freed."""
+MOST_CAPTURED = 64
+"""Streams of captures whose workspaces a kernel finds again. One more, and the one used longest ago
+gets others if it goes on: captures take turns on a few streams, so that none does."""
 SEMAPHORE_BYTES = 64
 """More than any sem_t: 32 bytes with glibc on 64-bit machines."""
 
@@ -47,8 +50,8 @@ class Workspaces:
             self._nbytes += size + -size % ALIGNMENT
         self._offsets = tuple(offsets)
         self._of_streams: OrderedDict[int, int] = OrderedDict()
-        self._capture = -1
-        self._of_capture: dict[int, int] = {}
+        self._of_captures: OrderedDict[tuple[int, int], int] = OrderedDict()
+        """Capture and stream -> where its workspaces begin; the graph holds them."""
         weakref.finalize(self, _free_all, device, self._of_streams)
 
     def at(self, stream: int) -> tuple[int, ...]:
@@ -87,14 +90,16 @@ class Workspaces:
         """Where the workspaces of the capture that `stream` takes part in begin."""
         result = self._device.driver.cuStreamGetCaptureInfo(stream)
         _status, capture, graph = check("cuStreamGetCaptureInfo", result)[:3]
-        if int(capture) != self._capture:  # never the number of another one
-            self._capture, self._of_capture = int(capture), {}
-        found = self._of_capture.get(key)
+        use = (int(capture), key)  # never the number of another capture
+        found = self._of_captures.get(use)
         if found is None:
             _free_released()
             found = _zeroed(self._device, self._nbytes)
             _give_to_graph(self._device, graph, found)
-            self._of_capture[key] = found
+            while len(self._of_captures) >= MOST_CAPTURED:
+                self._of_captures.popitem(last=False)
+            self._of_captures[use] = found
+        self._of_captures.move_to_end(use)
         return found
 
 
@@ -131,8 +136,8 @@ def _zeroed(device: "GpuDevice", nbytes: int) -> int:
 
 
 def _free(device: "GpuDevice", address: int) -> None:
-    with device.current(), _uncaptured(device.driver):
-        device.free(address)
+    with device.current(), _uncaptured(device.driver, CONTEXT_KILLERS):
+        device.free(address)  # which tolerates the same
 
 
 def _free_all(device: "GpuDevice", addresses: OrderedDict[int, int]) -> None:
@@ -141,18 +146,26 @@ def _free_all(device: "GpuDevice", addresses: OrderedDict[int, int]) -> None:
 
 
 @contextmanager
-def _uncaptured(driver: Any) -> Iterator[None]:
+def _uncaptured(driver: Any, tolerated: Collection[int] = ()) -> Iterator[None]:
     """What the `with` block does is no part of a capture, and may be done during one.
+
+    tolerated: codes of a lost context, in which the mode means nothing any more.
 
     Source: CUDA driver API, cuThreadExchangeStreamCaptureMode.
     """
     exchange = driver.cuThreadExchangeStreamCaptureMode
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    before = check("cuThreadExchangeStreamCaptureMode", exchange(relaxed))
+    result = exchange(relaxed)
+    if int(result[0]) in tolerated:
+        yield
+        return
+    before = check("cuThreadExchangeStreamCaptureMode", result)
     try:
         yield
     finally:
-        check("cuThreadExchangeStreamCaptureMode", exchange(before))
+        result = exchange(before)
+        if int(result[0]) not in tolerated:
+            check("cuThreadExchangeStreamCaptureMode", result)
 
 
 _of_graphs: list[tuple["GpuDevice", int, Any]] = []
@@ -188,11 +201,16 @@ def _give_to_graph(device: "GpuDevice", graph: Any, address: int) -> None:
 
 
 def _free_released() -> None:
-    """Free the workspaces of graphs that are gone."""
+    """Free the workspaces of graphs that are gone.
+
+    A failure is no concern of the call that happens to free: the graph may be of another device,
+    whose context, with all its memory, is gone. The memory is given up then.
+    """
     libc = ctypes.CDLL(None)
     with _of_graphs_lock:
         for entry in tuple(_of_graphs):
             device, address, released = entry
             if libc.sem_trywait(released) == 0:
                 _of_graphs.remove(entry)
-                _free(device, address)
+                with suppress(DriverError):
+                    _free(device, address)
