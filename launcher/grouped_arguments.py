@@ -6,6 +6,7 @@ from ptxgen.errors import ArgumentError
 from ptxgen.grouped_problem import MAX_COORDINATE, GroupedGemm
 from ptxgen.launcher.arrays import Operand, overlaps
 from ptxgen.launcher.gemm_arguments import MAX_ALIGNMENT, check_address
+from ptxgen.launcher.scale_arguments import MAX_STRIDE_BYTES
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ def scale_strides(operands: dict[str, Operand], name: str, kind: str) -> tuple[i
     if steps and not any((*steps, matrix, row, block)):
         raise ArgumentError(
             f"{name}: must not be one element for all of {x.shape} (a broadcast view); try a copy"
+        )
+    if max(row, block) * x.itemsize > MAX_STRIDE_BYTES:
+        raise ArgumentError(
+            f"{name}: strides of rows and blocks must be at most {MAX_STRIDE_BYTES} bytes, got "
+            f"{max(row, block) * x.itemsize}; try a copy"
         )
     return matrix, row, block
 

@@ -98,11 +98,14 @@ class GroupedGemm:
                 raise ProblemError(not_one_of(name, value, allowed))
         operands = (f"{x}_{k}" for k in ("stride", "group_stride", "alignment") for x in "abd")
         for name in ("groups", "alignment", "index_bits", "m", "n", "k", *operands):
-            object.__setattr__(self, name, integer(name, getattr(self, name)))
+            if type(getattr(self, name)) is not int:  # each call of grouped_gemm comes by here
+                object.__setattr__(self, name, integer(name, getattr(self, name)))
         if self.index_bits not in (32, 64):
             raise ProblemError(not_one_of("index_bits", self.index_bits, (32, 64)))
         for name in ("scale_a_strides", "scale_b_strides"):
-            object.__setattr__(self, name, _three_strides(name, getattr(self, name)))
+            strides = getattr(self, name)
+            if not isinstance(strides, tuple) or strides != (0, 0, 0):
+                object.__setattr__(self, name, _three_strides(name, strides))
         if not 1 <= self.groups <= MAX_GROUPS:
             hint = "try 1" if self.groups < 1 else "try several calls"
             raise ProblemError(f"groups={self.groups} must be from 1 to {MAX_GROUPS}; {hint}")

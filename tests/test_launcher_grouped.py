@@ -189,6 +189,8 @@ def raw(start: int, shape: tuple[int, ...], dtype: str, strides: Any = None) -> 
         ({"scale_a": raw(1, (4, 24, 2), "f32")}, "scale_a: address 0x100001 must be a multiple of"),
         ({"scale_a": raw(0, (4, 24, 2), "f32", (48, -2, 1))},
          "scale_a: strides must not be negative, and whole elements of 4 bytes, got -8 bytes"),
+        ({"scale_a": raw(0, (4, 24, 2), "f32", (2, 1 << 30, 1))},
+         "scale_a: strides of rows and blocks must be at most 4294967295 bytes, got 4294967296"),
         ({"scale": "tensor", "scale_a": raw(0, (), "f32"), "scale_b": raw(0, (4,), "f32", (0,))},
          "scale_b: must not be one element for all of (4,)"),
         ({"scale": "tensor", "scale_a": raw(0, (), "f32"), "scale_b": raw(0, (2, 2), "f32")},
