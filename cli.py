@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -103,6 +103,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main() -> None:
     """Run the command line, and exit with the code that the epilog documents; or by SIGPIPE, as
     other tools do, if nobody reads what it prints."""
+    if sys.stdout is None:  # closed: what is printed fails as if it were open for reading alone
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe in a narrow encoding gets '?' and not a traceback.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
@@ -114,6 +116,25 @@ def main() -> None:
             sys.stdout.flush()
     except (BrokenPipeError, UnreadError):
         _end_by_sigpipe()
+    except OSError as error:
+        _end_unwritten(error)
+
+
+def _end_unwritten(error: OSError) -> None:
+    """End with exit code 1 and a message if what is printed cannot be written.
+
+    Raises: the error if it is another.
+    """
+    from ptxgen.files import discard, is_write_error
+
+    if not is_write_error(error):
+        raise error
+    with suppress(OSError):  # stderr may be the same place
+        click.echo(
+            f"error: cannot write to stdout: {error.strerror}; try another place for it", err=True
+        )
+    discard(sys.stdout)
+    sys.exit(1)
 
 
 def _end_by_sigpipe() -> None:

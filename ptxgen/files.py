@@ -1,11 +1,27 @@
 """Files that appear whole or not at all."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""What a write to an open file fails with: no room, a limit, a fault, or it is closed."""
+
+
+def is_write_error(error: OSError) -> bool:
+    """Whether a write to an open file failed. Such an error, unlike those of paths, names none."""
+    return error.filename is None and error.errno in NOT_WRITTEN
+
+
+def discard(stream: IO[str]) -> None:
+    """Let what `stream` still holds, and all that follows, go nowhere: it cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager

@@ -312,6 +312,57 @@ def test_where_nobody_reads_a_command_ends_by_sigpipe(command: str, tmp_path: Pa
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("place", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "list dtypes",
+        "list dtypes --json",
+        "emit grouped",
+        "emit grouped --launch-out x.json",
+        "inspect grouped",
+        "bench grouped --list",
+    ],
+)
+def test_where_stdout_is_full_or_closed_one_error_says_so(
+    command: str, place: str, tmp_path: Path
+) -> None:
+    assert_not_written(f"{command} {place}", "stdout", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "-o /dev/full",
+        "-o x.ptx --launch-out /dev/full",
+        "-o /dev/full --launch-out x.json",
+        "-o - --launch-out /dev/full",
+    ],
+)
+def test_where_an_output_is_full_one_error_names_it(command: str, tmp_path: Path) -> None:
+    assert_not_written(f"emit grouped {command}", "/dev/full", tmp_path)
+
+
+def assert_not_written(command: str, place: str, folder: Path) -> None:
+    """A command fails with one error, which names the place, and leaves no file behind."""
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m ptxgen {command}"], cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(rf"error: cannot write to .*{place}.*: .*; try another .*", line)
+    assert os.listdir(folder) == []
+
+
+def test_a_file_is_written_where_stdout_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "x.ptx"
+    command = f"{sys.executable} -m ptxgen emit gemm -o {path} >&-"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    assert path.read_text() == run("emit", "gemm").stdout
+
+
 def test_list_says_why_a_config_is_refused() -> None:
     result = run("list", "configs", "--illegal", "--tile", "256x256", "--json")
     data = json.loads(result.stdout)

@@ -13,7 +13,7 @@ import click
 
 from ptxgen import __version__
 from ptxgen.errors import ArgumentError, LaunchError, OutputPathError
-from ptxgen.files import replacing
+from ptxgen.files import discard, is_write_error, replacing
 from ptxgen.launch import Launch
 
 json_option = click.option(
@@ -165,7 +165,8 @@ def read_bytes(source: str) -> bytes:
 def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
     """Files to write, or stdout for `-`; None stays None. All appear when the block ends well.
 
-    Raises: OutputPathError before the block runs, if one of them cannot be written, or two are one.
+    Raises: OutputPathError before the block runs, if one of them cannot be written, or two are one;
+    or at its end, where there is no room for what was written.
     """
     places = [path if path == "-" else os.path.realpath(path) for path in paths if path]
     for place in places:
@@ -174,7 +175,7 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
             raise OutputPathError(
                 f"outputs must go to different places, got {shown} twice; try another path"
             )
-    with ExitStack() as stack:
+    with _room_for(paths), ExitStack() as stack:
         files: list[IO[bytes] | None] = []
         for path in paths:
             if path is None:
@@ -190,8 +191,30 @@ def output_files(*paths: str | None) -> Iterator[list[IO[bytes] | None]]:
                         "another path"
                     ) from error
         yield files
+        for file in files:
+            if file is not None:
+                file.flush()  # if nobody reads it, or it is full, no other file appears either
+
+
+@contextmanager
+def _room_for(paths: Sequence[str | None]) -> Iterator[None]:
+    """Name the paths if a write to one of them fails.
+
+    Raises: OutputPathError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_write_error(error) or not any(paths):
+            raise
         if "-" in paths:
-            sys.stdout.buffer.flush()  # if nobody reads it, no file appears either
+            discard(sys.stdout)
+        else:
+            sys.stdout.flush()  # fails again if what could not be written was printed
+        places = " or ".join("stdout" if path == "-" else path for path in paths if path)
+        raise OutputPathError(
+            f"cannot write to {places}: {error.strerror}; try another path"
+        ) from error
 
 
 def finite(value: float) -> float | None:
