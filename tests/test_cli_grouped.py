@@ -169,13 +169,25 @@ def test_step_runs_a_grouped_kernel_to_its_end() -> None:
         (["--rows", "3,0"], "got 2; try --groups 2"),
         (["--rows", "3,x,1,1"], "3,x,1,1"),
         (["--mode", "batched", "--max-m", "24"], "batched groups all have m=24"),
-        (["--groups", "0", "--rows", "1"], "groups=0"),
+        (["--groups", "0", "--rows", "1"], "--groups must be from 1 to 512, got 0; try 1"),
+        (["--groups", "1" + 23 * "0", "--rows", "5"], "try 512"),
+        (["--groups", "1000000000", "--rows", "5"], "try 512"),
+        (["--expected-rows", "-1"], "--expected-rows must be from 0 to 2147483647, got -1; try 0"),
+        (["--expected-rows", "2147483648"], "try 2147483647"),
+        (["--mode", "contiguous", "--index", "ends", "--alignment", "99999999999"],
+         "--alignment must be from 1 to 2147483647"),
+        (["--rows", "3,99999999999999999999,1,1"], "must be numbers up to 2147483647"),
         (["--scale", "mx32"], "mx32"),
         (["--arch", "sm_100a", "--swap-ab", "off", "--store", "tma"], "try store=global"),
     ],
     ids=str,
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_reason(arguments: list[str], said: str) -> None:
-    done = run("run", "grouped", *SMALL, *arguments, "--device", "emulator")
+@pytest.mark.parametrize(
+    "command", [["run", "--device", "emulator"], ["emit"], ["inspect"]], ids=lambda c: c[0]
+)
+def test_what_cannot_be_is_refused_with_its_reason(
+    arguments: list[str], said: str, command: list[str]
+) -> None:
+    done = run(*command[:1], "grouped", *SMALL, *arguments, *command[1:])
     assert done.exit_code == 2
     assert said in done.output

@@ -1,5 +1,6 @@
 """The options of grouped problems: how groups lie in memory, and how many rows each has."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,10 +22,10 @@ from ptxgen.commands.options import (
 )
 from ptxgen.devices import GpuModel, gpu_model
 from ptxgen.errors import ArgumentError, ConfigError
-from ptxgen.grouped_problem import INDEXES, MODES, GroupedGemm, group_starts
+from ptxgen.grouped_problem import INDEXES, MAX_GROUPS, MODES, GroupedGemm, group_starts
 from ptxgen.kernels import grouped_kernel_for
 from ptxgen.kernels.grouped_config import LOOPS
-from ptxgen.problem import BLOCK_SCALES
+from ptxgen.problem import BLOCK_SCALES, MAX_EXTENT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +33,12 @@ K_ALIGNMENT = 16
 """Where parts of K start unless told: 16 bytes of 8-bit operands, which TMA needs, or more."""
 GROUPED = "grouped"
 """The target that these options describe."""
+RANGES = {
+    "groups": range(1, MAX_GROUPS + 1),
+    "alignment": range(1, MAX_EXTENT + 1),
+    "expected_rows": range(MAX_EXTENT + 1),
+}
+"""Numbers that are checked before anything is made of them, and what they may be."""
 
 _GROUPED = (
     click.option("--mode", type=click.Choice(MODES), default="masked", show_default=True,
@@ -45,10 +52,10 @@ _GROUPED = (
                  "[default: the most of --rows, else --m]"),
     click.option("--index", type=click.Choice(INDEXES), default="offsets", show_default=True,
                  help="How a contiguous problem describes its groups on the device."),
-    click.option("--alignment", type=click.IntRange(1),
+    click.option("--alignment", type=int,
                  help="Groups start at multiples of this (index ends and rows, kgrouped). "
                  "[default: 1; kgrouped: 16]"),
-    click.option("--expected-rows", type=click.IntRange(0),
+    click.option("--expected-rows", type=int,
                  help="Rows per group that the choice of a config, and --swap-ab auto, reckon "
                  "with. [default: the mean of --rows; --config chosen: as a call without them]"),
     click.option("--token-step", type=int,
@@ -158,6 +165,7 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
     refuse_given(("layout", "scale_format", *EPILOGUE_OPTIONS), why)
     refuse_given(("dependent_launch",), "grouped kernels have none; try gemm, or without")
     _refuse_ignored(values)
+    _check_ranges(values)
     mode, groups = values["mode"], values["groups"]
     alignment = values["alignment"] or (K_ALIGNMENT if mode == "kgrouped" else 1)
     rows = _rows(values["rows"], groups)
@@ -179,6 +187,10 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
         values["accumulate"], index=values["index"], alignment=alignment, alpha=values["alpha"],
         a_stride=values["a_stride"], b_stride=values["b_stride"], d_stride=values["d_stride"],
     )  # fmt: skip
+    if mode == "batched":
+        from ptxgen.grouped_operands import device_sizes
+
+        device_sizes(problem, rows)  # refuses rows that are not those of all groups
     target = arch(values["arch"]).name
     kernel = grouped_kernel_for(problem, target)
     chosen = config_fields(values)
@@ -239,6 +251,21 @@ def _refuse_ignored(values: dict[str, Any]) -> None:
         refuse_given(("token_step",), "only swapped operands have token steps; try --swap-ab on")
 
 
+def _check_ranges(values: dict[str, Any]) -> None:
+    """Refuse numbers that no problem has.
+
+    Raises: ArgumentError.
+    """
+    for name, allowed in RANGES.items():
+        value = values[name]
+        if value is not None and value not in allowed:
+            least, most = allowed[0], allowed[-1]
+            raise ArgumentError(
+                f"{option_of(name)} must be from {least} to {most}, got {value}; try "
+                f"{least if value < least else most}"
+            )
+
+
 def _rows(text: str | None, groups: int) -> tuple[int, ...]:
     """Rows of each group; none if they are not given.
 
@@ -247,8 +274,11 @@ def _rows(text: str | None, groups: int) -> tuple[int, ...]:
     if text is None:
         return ()
     parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise ArgumentError(f"--rows {text!r} must be numbers joined by commas; try 3,0,17,8")
+    if not all(re.fullmatch(r"\s*\d{1,10}\s*", p) and int(p) <= MAX_EXTENT for p in parts):
+        raise ArgumentError(
+            f"--rows must be numbers up to {MAX_EXTENT} joined by commas, got {text!r}; try "
+            "3,0,17,8"
+        )
     numbers = tuple(int(part) for part in parts)
     numbers = numbers * groups if len(numbers) == 1 else numbers
     if len(numbers) != groups:
