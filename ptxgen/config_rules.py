@@ -1,7 +1,9 @@
 """Rules that the configs of several kernels share: what a field may be, and what must fit."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
+from functools import cache
+from numbers import Integral
 from typing import Any, TypeVar
 
 from ptxgen.arch import arch
@@ -14,6 +16,68 @@ GRIDS_KEPT = 8
 """Grids of configs that a kernel remembers: problems of one kind have the same."""
 
 
+KINDS = {int: "an integer", bool: "True or False", str: "a string"}
+"""Types that fields of configs have, in words."""
+
+
+def settle_types(config: Any) -> None:
+    """Refuse fields that are not of their type; what numpy made of it becomes it.
+
+    Raises: ConfigError.
+    """
+    config_type: Any = type(config)
+    for name, kind, default in _typed_fields(config_type):
+        value = getattr(config, name)
+        if type(value) is not kind:
+            object.__setattr__(config, name, _settled(name, value, kind, default))
+
+
+def check_types(config_type: Any, chosen: Mapping[str, Any]) -> None:
+    """Refuse values of fields of a config that are not of their type.
+
+    Raises: ConfigError.
+    """
+    for name, kind, default in _typed_fields(config_type):
+        if name in chosen:
+            _settled(name, chosen[name], kind, default)
+
+
+@cache
+def _typed_fields(config_type: Any) -> tuple[tuple[str, Any, Any], ...]:
+    """Name, type and default of each field."""
+    return tuple((f.name, f.type, f.default) for f in fields(config_type))
+
+
+def _settled(name: str, value: Any, kind: Any, default: Any) -> int | bool | str:
+    """The value as one of `kind` itself.
+
+    Raises: ConfigError.
+    """
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if kind is str and isinstance(value, str):
+        return str(value)
+    whole = kind is int and isinstance(value, float) and value.is_integer()
+    hint = int(value) if whole else default
+    shown = "what the problem has" if hint is MISSING else f"{name}={hint!r}"
+    raise ConfigError(f"{name} must be {KINDS[kind]}, got {value!r}; try {shown}")
+
+
+def counted_sms(num_sms: Any) -> int:
+    """SMs of a device, for which a launch is planned, as an int.
+
+    Raises: ConfigError if that is no number of SMs.
+    """
+    if isinstance(num_sms, bool) or not isinstance(num_sms, Integral) or int(num_sms) < 1:
+        raise ConfigError(
+            f"num_sms must be an integer from 1, got {num_sms!r}; try without, or what the device "
+            "has"
+        )
+    return int(num_sms)
+
+
 def check_values(config: Any, allowed: Mapping[str, Collection[Any]], beside: str = "") -> None:
     """Refuse fields outside their range. beside: what the ranges depend on, for the message.
 
@@ -21,22 +85,17 @@ def check_values(config: Any, allowed: Mapping[str, Collection[Any]], beside: st
     """
     for name, values in allowed.items():
         value = getattr(config, name)
-        # True == 1, so that a bool would pass for a number.
-        if value not in values or (type(value) is bool and True not in map(_only_bool, values)):
+        if value not in values:
             raise ConfigError(
                 f"{name}={value!r} must be {_shown(values)}{beside}; try {name}="
                 f"{_nearest(value, values)}"
             )
 
 
-def _only_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 def _nearest(value: Any, values: Collection[Any]) -> Any:
     """The number among `values` that is nearest to `value`; else the first of them."""
-    numbers = [x for x in values if isinstance(x, int | float) and not isinstance(x, bool)]
-    if numbers and isinstance(value, int | float):
+    numbers = [x for x in values if isinstance(x, int)]
+    if numbers and isinstance(value, int):
         return min(numbers, key=lambda x: abs(x - value))
     return next(iter(values))
 

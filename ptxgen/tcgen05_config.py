@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import check_smem, check_values
+from ptxgen.config_rules import check_smem, check_values, settle_types
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import TILE_ALIGNMENT, DStaging, OperandTile, align_up, operand_tile
@@ -65,6 +65,10 @@ class Tcgen05Config:
     """Swizzle of A and B tiles: 0 (none), 32, 64 or 128."""
     store: str = "tma"
     """How D is stored: tma, or global (st.global) for addresses or strides that TMA refuses."""
+
+    def __post_init__(self) -> None:
+        """Settle the types of fields. Raises: ConfigError."""
+        settle_types(self)
 
     def __str__(self) -> str:
         return "_".join(self.name_parts)

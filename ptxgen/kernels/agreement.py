@@ -1,8 +1,9 @@
 """Which fields of a Config a problem decides, and whether the two agree."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
+from ptxgen.config_rules import check_types
 from ptxgen.epilogue import Epilogue
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
@@ -76,12 +77,15 @@ def check_plain(problem: Gemm, kernel: str) -> None:
         )
 
 
-def check_known(kernel: str, config_type: type[Any], chosen: Collection[str]) -> None:
-    """Refuse names that are no fields of the kernel's Config.
+def check_known(kernel: str, config_type: type[Any], chosen: Mapping[str, Any]) -> None:
+    """Refuse names that are no fields of the kernel's Config, and values of another type.
 
     Raises: ConfigError.
     """
     known = config_type.__dataclass_fields__
     for name in chosen:
         if name not in known:
-            raise ConfigError(f"{kernel} has no {name}; must be one of {', '.join(known)}")
+            raise ConfigError(
+                f"{kernel} has no {name}; must be one of {', '.join(known)}; try without it"
+            )
+    check_types(config_type, chosen)

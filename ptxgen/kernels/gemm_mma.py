@@ -21,6 +21,7 @@ kinds exactly. Measured on an H200; other GPUs after MMA-Sim (arXiv 2511.10909).
 """
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import counted_sms
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees
@@ -61,9 +62,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
     num_sms does not matter here: there is one CTA per tile of D, not one per SM.
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     config = config or default_config(problem)
+    counted_sms(num_sms)
     config.check()
     _check_serves(problem, config)
     return Plan(

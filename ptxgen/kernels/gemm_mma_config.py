@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import check_smem, check_values
+from ptxgen.config_rules import check_smem, check_values, settle_types
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import align_up
@@ -81,6 +81,10 @@ class Config:
     kind: str = ""
     """The MMA's kind: mxf8f6f4, mxf4 or mxf4nvf4 where it applies scales, f8f6f4 for formats below
     8 bits without; else none."""
+
+    def __post_init__(self) -> None:
+        """Settle the types of fields. Raises: ConfigError."""
+        settle_types(self)
 
     def __str__(self) -> str:
         return "_".join(

@@ -15,7 +15,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import GRIDS_KEPT, check_tile_k, with_most_stages, with_refusal
+from ptxgen.config_rules import (
+    GRIDS_KEPT,
+    check_tile_k,
+    counted_sms,
+    with_most_stages,
+    with_refusal,
+)
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
@@ -183,9 +189,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
     num_sms: how many persistent CTAs may run at once (SMs of the device).
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     config = config or default_config(problem)
+    num_sms = counted_sms(num_sms)
     config.check()
     _check_serves(problem, config)
     return Plan(

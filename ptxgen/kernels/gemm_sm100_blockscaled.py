@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ptxgen.arch import arch
-from ptxgen.config_rules import with_most_stages
+from ptxgen.config_rules import counted_sms, with_most_stages
 from ptxgen.errors import ConfigError
 from ptxgen.kernels.agreement import check_agrees, check_known, check_plain, static_fields
 from ptxgen.kernels.blockscaled_config import (
@@ -140,9 +140,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
     num_sms: how many persistent CTAs may run at once (SMs of the device).
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     config = config or default_config(problem)
+    num_sms = counted_sms(num_sms)
     config.check()
     _check_serves(problem, config)
     maps = _operand_maps(problem, config)

@@ -5,6 +5,7 @@ three consumer warpgroups run wgmma on them and store D. CTAs are persistent.
 """
 
 from ptxgen.arch import ONE_CTA_BYTES
+from ptxgen.config_rules import counted_sms
 from ptxgen.dtypes import dtype
 from ptxgen.kernels.sm90_choice import configs, default_config
 from ptxgen.kernels.sm90_config import NAME, Config
@@ -35,9 +36,11 @@ def plan(problem: Gemm, config: Config | None = None, num_sms: int = NUM_SMS) ->
 
     num_sms: SMs of the device, each of which runs `ctas_per_sm` CTAs.
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     config = config or default_config(problem)
+    num_sms = counted_sms(num_sms)
     config.check()
     check_serves(problem, config)
     launch = _launch(problem, config, num_sms)

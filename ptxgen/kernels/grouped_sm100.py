@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ptxgen.arch import ONE_CTA_BYTES, arch
-from ptxgen.config_rules import with_most_stages
+from ptxgen.config_rules import counted_sms, with_most_stages
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.grouped_problem import GroupedGemm
@@ -219,9 +219,11 @@ def plan(problem: GroupedGemm, config: Config | None = None, num_sms: int = NUM_
 
     num_sms: how many persistent CTAs may run at once (SMs of the device).
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     config = config or default_config(problem)
+    num_sms = counted_sms(num_sms)
     config.check()
     _check_serves(problem, config)
     groups = {

@@ -5,6 +5,7 @@ by TMA, one moves block scales; one to three consumer warpgroups run wgmma and s
 may be swapped: then B takes the M of wgmma and the few rows of A its N. CTAs are persistent.
 """
 
+from ptxgen.config_rules import counted_sms
 from ptxgen.dtypes import dtype
 from ptxgen.grouped_problem import GroupedGemm
 from ptxgen.kernels.grouped_choice import configs, default_config
@@ -34,10 +35,12 @@ def plan(problem: GroupedGemm | Gemm, config: Config | None = None, num_sms: int
 
     num_sms: how many persistent CTAs may run at once (SMs of the device).
 
-    Raises: ConfigError if the config is illegal or does not serve the problem.
+    Raises: ConfigError if the config is illegal or does not serve the problem, or
+    num_sms is no number of SMs.
     """
     problem = as_groups(problem)
     config = config or default_config(problem)
+    num_sms = counted_sms(num_sms)
     config.check()
     check_serves(problem, config)
     parts = _parts(config)

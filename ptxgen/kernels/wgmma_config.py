@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ptxgen.arch import arch
+from ptxgen.config_rules import settle_types
 from ptxgen.dtypes import dtype
 from ptxgen.errors import ConfigError
 from ptxgen.layout import MMA_M, TILE_ALIGNMENT, DStaging, OperandTile, SmemRegion, align_up
@@ -38,6 +39,10 @@ class WgmmaConfig:
     cluster_n: int
     warpgroups: int
     store: str
+
+    def __post_init__(self) -> None:
+        """Settle the types of fields. Raises: ConfigError."""
+        settle_types(self)
 
     @property
     def tile_k(self) -> int:
