@@ -178,6 +178,11 @@ def test_step_runs_a_grouped_kernel_to_its_end() -> None:
          "--alignment must be from 1 to 2147483647"),
         (["--rows", "3,99999999999999999999,1,1"], "must be numbers up to 2147483647"),
         (["--scale", "mx32"], "mx32"),
+        (["--tile", "64x8x64"], "must be MxN, as its K is one row of the swizzle, got 64x8x64; try "
+         "--tile 64x8"),
+        (["--a", "e2m1"], "got a=e2m1 and b=e2m1; try a=e4m3 and b=e4m3"),
+        (["--a", "s8", "--d", "s32"], "got a=s8 and b=s8; try arch=sm_100a"),
+        (["--mode", "kgrouped"], "--k: --rows says the K of each group; try without"),
         (["--arch", "sm_100a", "--swap-ab", "off", "--store", "tma"], "try store=global"),
     ],
     ids=str,

@@ -103,7 +103,7 @@ def test_groups_of_k_are_added_to_out() -> None:
 
 @pytest.mark.parametrize(
     ("starts", "alignment", "message"),
-    [([0, 144, 400], 1, "say alignment=16"), ([0, 136, 400], 16, "got a start of 136")],
+    [([0, 144, 400], 1, "try alignment=16"), ([0, 136, 400], 16, "got a start of 136")],
 )
 def test_parts_of_k_between_tma_units_are_refused(
     starts: list[int], alignment: int, message: str

@@ -1,8 +1,7 @@
 """What errors say, read from the source: what is wrong, what must hold, what was got, what to try.
 
 Tested is the last alone, of errors of `KINDS` that are made where they are raised, and of messages
-given to a `_need`. Kernels are left out: many of their refusals are of the grid of configs, which
-nobody typed.
+given to a function of `RAISING`.
 """
 
 import ast
@@ -16,7 +15,9 @@ from ptxgen import errors
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {"ArgumentError", "ConfigError", "LaunchError", "OutputPathError", "ProblemError",
-         "ToolMissingError"}  # fmt: skip
+         "ToolMissingError", "UsageError"}  # fmt: skip
+RAISING = ("_need", "refuse_given")
+"""Functions that raise an error with a message that is their second argument."""
 OURS = {
     name
     for name, kind in vars(errors).items()
@@ -43,13 +44,13 @@ class Source:
     def messages(self) -> Iterator[ast.expr]:
         """The messages of refusals."""
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "_need":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in RAISING:
                 yield node.args[1]
             if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
                 continue
             of = next((f for f in self.around(node) if isinstance(f, ast.FunctionDef)), None)
             kind = ast.unparse(node.exc.func).split(".")[-1]
-            if kind in KINDS and (of is None or of.name != "_need"):
+            if kind in KINDS and (of is None or of.name not in RAISING):
                 yield node.exc.args[0]
 
     def helps(self, message: ast.expr) -> bool:
@@ -57,6 +58,8 @@ class Source:
         match message:
             case ast.IfExp():
                 return self.helps(message.body) and self.helps(message.orelse)
+            case ast.BinOp():
+                return self.helps(message.left) or self.helps(message.right)
             case ast.Call(func=ast.Name("not_one_of")):
                 return True
             case ast.Call(func=ast.Name("str"), args=[ast.Name() as name]):
@@ -109,17 +112,15 @@ def test_a_refusal_says_what_to_try_or_passes_on_what_ours_said() -> None:
     not_one_of; or is str(error) or f"...: {error}", where an `except` of only our errors caught it;
     or has the `reason` of a `Refused`, which is what a ConfigError said.
     """
-    kernels = ROOT / "ptxgen" / "kernels"
     found = {path.resolve() for path in ROOT.glob("ptxgen/**/*.py")}
     silent = []
     for path in sorted(found | set(ROOT.glob("launcher/*.py"))):
-        if not path.is_relative_to(kernels):
-            source = Source(path.read_text(encoding="utf-8"))
-            silent += [
-                f"{path.relative_to(ROOT)}:{message.lineno}"
-                for message in source.messages()
-                if not source.helps(message)
-            ]
+        source = Source(path.read_text(encoding="utf-8"))
+        silent += [
+            f"{path.relative_to(ROOT)}:{message.lineno}"
+            for message in source.messages()
+            if not source.helps(message)
+        ]
     assert silent == []
 
 
@@ -136,6 +137,9 @@ def test_a_refusal_says_what_to_try_or_passes_on_what_ours_said() -> None:
         ("try: f()\nexcept (ConfigError, PtxError) as e: raise ProblemError(f'm: {e}')", True),
         ("try: f()\nexcept OSError as e: raise ProblemError(f'm: {e}') from e", False),
         ("try: f()\nexcept (ConfigError, OSError) as e: raise ProblemError(str(e))", False),
+        ("raise ProblemError('m must be 1' + (' or 2' if n else ''))", False),
+        ("raise ProblemError('m must be 1; try ' + ('1' if n else '2'))", True),
+        ("refuse_given(('m',), 'is that of a gemm')", False),
         ("_need(m > 0, f'm must be positive, got {m}')", False),
         ("_need(m > 0, f'm must be positive, got {m}; try 1')", True),
     ],

@@ -115,9 +115,11 @@ def command(
         refuse_given({*values, "config_json"}, "bench grouped measures sets; try --set, or --list")
         bench_grouped(measurement, set_names, kind_names, peers, both_ways, cubins)
         return
-    refuse_given(("both_ways",), "belongs to grouped")
+    refuse_given(("both_ways",), "belongs to groups; try bench grouped, or without")
     if set_names:
-        refuse_given({*values, "config_json"}, "belongs to one problem, not to a --set")
+        refuse_given(
+            {*values, "config_json"}, "belongs to one problem; try without, or without --set"
+        )
     from ptxgen.benchmark.peers import chosen_peers
     from ptxgen.benchmark.plot import plot_report
     from ptxgen.benchmark.suite import run

@@ -13,11 +13,12 @@ from ptxgen.arch import arch
 from ptxgen.commands.advice import with_proven_hint
 from ptxgen.commands.choice import chosen_model
 from ptxgen.commands.options import (
-    BESIDE_CHOSEN,
     CONFIG_OPTIONS,
     EPILOGUE_OPTIONS,
     config_fields,
     option_of,
+    refuse_beside_chosen,
+    refuse_field,
     refuse_given,
 )
 from ptxgen.devices import GpuModel, gpu_model
@@ -203,10 +204,7 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
     known = set(kernel.Config.__dataclass_fields__)
     for name in chosen:
         if name not in known:
-            raise ConfigError(
-                f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
-                "without it"
-            )
+            refuse_field(kernel, target, name, chosen)
     if swap_ab is None and "token_step" in chosen:
         swap_ab = True  # it has no meaning otherwise
     swap = "auto" if swap_ab is None else "on" if swap_ab else "off"
@@ -216,7 +214,7 @@ def select_grouped(values: dict[str, Any], device: Any = None) -> GroupedSelecti
     expected = values["expected_rows"]
     if values["config_choice"] == "chosen":
         names = {*CONFIG_OPTIONS, "token_step", "loop", "stream_k"} - {"swap_ab"}
-        refuse_given(names, BESIDE_CHOSEN)
+        refuse_beside_chosen(names)
     elif expected is None:
         expected = -(-sum(rows) // len(rows))
     from ptxgen.swap_selection import DEFAULT_GPU
@@ -242,7 +240,9 @@ def _refuse_ignored(values: dict[str, Any]) -> None:
     if mode == "kgrouped":
         if values["d"] != "f32":
             refuse_given(("d",), "kgrouped adds to D in float32; try --d f32")
-        refuse_given(("k",) if values["rows"] else (), "--rows says the K of each group")
+        refuse_given(
+            ("k",) if values["rows"] else (), "--rows says the K of each group; try without"
+        )
     elif values["rows"] or values["max_m"] is not None:
         refuse_given(("m",), "--rows and --max-m say what groups hold; try without it")
     if values["scale"] in BLOCK_SCALES and values["accumulate"] == "fast":

@@ -60,7 +60,7 @@ def command(target: str, why: bool, forms: bool, sass: bool, as_json: bool, **va
         _inspect_config(as_json, why, values)
     else:
         refuse_options_of_problems(values)
-        refuse_given(("why",), "a FILE has no config that was chosen")
+        refuse_given(("why",), "a FILE has no config that was chosen; try inspect gemm")
         _inspect_file(target, sass, forms, as_json)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -39,7 +39,6 @@ CONFIG_OPTIONS = (
     "store", "split_k", "kind",
 )  # fmt: skip
 """What decides fields of a Config, by the names of parameters."""
-BESIDE_CHOSEN = "--config chosen takes what a call takes; try --config default, or without"
 TARGETS = ("gemm",)
 """Problems that a command takes by name."""
 
@@ -201,7 +200,7 @@ def refuse_options_of_problems(values: dict[str, Any], *allowed: str) -> None:
 
     Raises: UsageError that names them.
     """
-    refuse_given(values.keys() - set(allowed), "a FILE takes no options of a problem")
+    refuse_given(values.keys() - set(allowed), "a FILE takes no options of a problem; try without")
 
 
 def refuse_given(names: Collection[str], why: str) -> None:
@@ -220,6 +219,14 @@ def refuse_given(names: Collection[str], why: str) -> None:
     ]
     if given:
         raise click.UsageError(f"{', '.join(given)}: {why}")
+
+
+def refuse_beside_chosen(names: Collection[str]) -> None:
+    """Refuse options of a config that a call chooses.
+
+    Raises: UsageError that names them.
+    """
+    refuse_given(names, "--config chosen takes what a call takes; try --config default, or without")
 
 
 @dataclass(frozen=True)
@@ -313,13 +320,10 @@ def select(values: dict[str, Any], device: Any = None) -> Selection:
         if name not in known:
             passed = passed_over(problem, target).items()
             reasons = "".join(f"; {other} does not: {why}" for other, why in passed)
-            raise ConfigError(
-                f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
-                f"without it{reasons}"
-            )
+            refuse_field(kernel, target, name, chosen, reasons)
     gpu = None
     if values.get("config_choice") == "chosen":
-        refuse_given(CONFIG_OPTIONS, BESIDE_CHOSEN)
+        refuse_beside_chosen(CONFIG_OPTIONS)
         gpu = chosen_model(values["gpu"], target, device)
     elif not values.get("why"):
         refuse_given(("gpu",), "is what --config chosen is about; try --config chosen")
@@ -329,6 +333,27 @@ def select(values: dict[str, Any], device: Any = None) -> Selection:
 def option_of(field: str) -> str:
     """The option that gives a field of a Config."""
     return _OPTIONS.get(field, f"--{field.replace('_', '-')}")
+
+
+def refuse_field(
+    kernel: ModuleType, target: str, name: str, chosen: Mapping[str, Any], reasons: str = ""
+) -> NoReturn:
+    """Refuse the option of a field that the kernel does not have.
+
+    chosen: the fields that were given. reasons: why no other kernel serves the problem.
+
+    Raises: ConfigError.
+    """
+    if name == "tile_k":
+        tile = f"{chosen['tile_m']}x{chosen['tile_n']}"
+        raise ConfigError(
+            f"--tile of {kernel.NAME}, which serves this problem on {target}, must be MxN, as its "
+            f"K is one row of the swizzle, got {tile}x{chosen[name]}; try --tile {tile}{reasons}"
+        )
+    raise ConfigError(
+        f"{kernel.NAME} has no {option_of(name)}, and serves this problem on {target}; try "
+        f"without it{reasons}"
+    )
 
 
 def config_fields(values: dict[str, Any]) -> dict[str, int | str]:

@@ -87,7 +87,7 @@ def command(
         )
     else:
         refuse_options_of_problems(values)
-        refuse_given(("data", "seed"), "a FILE takes its inputs from its launch description")
+        refuse_given(("data", "seed"), "a FILE takes its inputs from its launch; try without")
         _run_file(target, launch_path, device_name, exact, dict(map(_buffer_path, save)), as_json)
 
 

@@ -32,7 +32,7 @@ def subject_of(
     """
     if target not in (*TARGETS, GROUPED):
         refuse_options_of_problems(values)
-        refuse_given(("data",), "a FILE takes its inputs from its launch description")
+        refuse_given(("data",), "a FILE takes its inputs from its launch; try without")
         if launch_path is None:
             raise click.UsageError(
                 "a FILE needs --launch PATH; try check FILE --launch-template, which prints one to "

@@ -53,8 +53,8 @@ def check_agrees(problem: Gemm | GroupedGemm, config: Any) -> None:
     for name, value in static_fields(problem, type(config)).items():
         if getattr(config, name) != value:
             raise ConfigError(
-                f"config has {name}={getattr(config, name)}, the problem has {name}={value}; "
-                "they must agree"
+                f"config must have {name}={value}, as the problem has, got {name}="
+                f"{getattr(config, name)}; try a config made for this problem"
             )
 
 

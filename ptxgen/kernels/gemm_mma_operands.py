@@ -31,8 +31,8 @@ def check_operands(problem: Gemm, target: str = "") -> None:
     if problem.a not in OPERANDS or problem.b not in OPERANDS or problem.d not in OUTPUTS:
         raise ConfigError(
             f"{NAME} multiplies {', '.join(OPERANDS)} into {', '.join(OUTPUTS)}, got "
-            f"a={problem.a}, b={problem.b}, d={problem.d}"
-            + ("; try arch=sm_100a" if problem.a in INTEGERS else "")
+            f"a={problem.a}, b={problem.b}, d={problem.d}; try "
+            + ("arch=sm_100a" if problem.a in INTEGERS else "a=bf16, b=bf16, d=bf16")
         )
     if problem.scale not in (*SCALES, *MICRO_SCALES):
         raise ConfigError(

@@ -6,7 +6,7 @@ from ptxgen.grouped_problem import GroupedGemm, one_group
 from ptxgen.kernels.agreement import check_agrees, check_plain
 from ptxgen.kernels.grouped_config import MOST_SHARED_GROUPS, NAME, Config
 from ptxgen.operand_maps import TMA_BYTES, check_d_fits_tma, check_operands_fit
-from ptxgen.problem import FP8, MICRO_SCALES, Gemm
+from ptxgen.problem import FP8, INTEGERS, MICRO_SCALES, Gemm
 
 D_FORMATS = ("bf16", "f16", "f32")
 
@@ -16,9 +16,11 @@ def check_formats(problem: GroupedGemm) -> None:
 
     Raises: ConfigError.
     """
+    elsewhere = problem.a in ("tf32", *INTEGERS) and problem.mode != "kgrouped"
     if problem.a not in ("bf16", "f16", *FP8) or problem.b not in ("bf16", "f16", *FP8):
         raise ConfigError(
-            f"{NAME} multiplies bf16, f16, e4m3 and e5m2, got a={problem.a} and b={problem.b}"
+            f"{NAME} multiplies bf16, f16, e4m3 and e5m2, got a={problem.a} and b={problem.b}; try "
+            + ("arch=sm_100a" if elsewhere else "a=e4m3 and b=e4m3")
         )
     if problem.d not in D_FORMATS:
         raise ConfigError(
@@ -64,7 +66,7 @@ def _check_k_starts(problem: GroupedGemm) -> None:
         raise ConfigError(
             f"alignment={problem.alignment}: with mode=kgrouped each group's part of K must start "
             f"at a multiple of {TMA_BYTES} bytes, {step} elements of {problem.a}, for TMA to read "
-            f"it; if all do, say alignment={step}"
+            f"it; if all do, try alignment={step}"
         )
 
 
