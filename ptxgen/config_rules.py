@@ -62,6 +62,7 @@ def _settled(name: str, value: Any, kind: Any, default: Any) -> int | bool | str
     whole = kind is int and isinstance(value, float) and value.is_integer()
     hint = int(value) if whole else default
     shown = "what the problem has" if hint is MISSING else f"{name}={hint!r}"
+    shown += f" or {name}={not hint}" if kind is bool else ""
     raise ConfigError(f"{name} must be {KINDS[kind]}, got {value!r}; try {shown}")
 
 

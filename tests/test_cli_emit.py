@@ -356,6 +356,13 @@ def assert_not_written(command: str, place: str, folder: Path) -> None:
     assert os.listdir(folder) == []
 
 
+def test_a_closed_stdin_is_an_error_of_one_line() -> None:
+    command = f"{sys.executable} -m ptxgen assemble - <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "stdin must be open" in done.stderr
+
+
 def test_a_file_is_written_where_stdout_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "x.ptx"
     command = f"{sys.executable} -m ptxgen emit gemm -o {path} >&-"

@@ -152,6 +152,8 @@ def read_bytes(source: str) -> bytes:
     Raises: ArgumentError if it cannot be read.
     """
     if source == "-":
+        if sys.stdin is None:
+            raise ArgumentError("stdin must be open to be read, got a closed one; try a FILE")
         return sys.stdin.buffer.read()
     try:
         return Path(source).read_bytes()
