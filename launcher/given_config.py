@@ -8,7 +8,7 @@ from ptxgen.errors import ArgumentError
 def check_config(config: Any, call: str) -> None:
     """Check the config that `call` (gemm or grouped_gemm) was given, if it was.
 
-    Raises: ArgumentError if it is another kernel's, or cannot be a key; ConfigError if it is none.
+    Raises: ArgumentError if it is another kernel's; ConfigError if it is none.
     """
     if config is None:
         return
@@ -22,9 +22,3 @@ def check_config(config: Any, call: str) -> None:
             f"config: must be a Config of {', '.join(names)} for {call}, got one of "
             f"{kernel.NAME}; try config=None"
         )
-    try:
-        hash(config)
-    except TypeError as error:
-        raise ArgumentError(
-            f"config: its fields must be numbers, strings or None, got {config}; try config=None"
-        ) from error
