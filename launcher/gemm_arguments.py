@@ -1,12 +1,12 @@
 """Checks of the arguments of `gemm`: what each array must be, said with its name and numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, not_one_of
+from ptxgen.errors import ArgumentError, is_one_of, not_one_of
 from ptxgen.launcher.arrays import Operand, overlaps
 
 TMA_ALIGNMENT = 16
@@ -160,13 +160,12 @@ def output_dtype(d_dtype: str | None, out: Operand | None) -> str:
     return dtype
 
 
-def check_name(what: str, value: Any, allowed: Iterable[str]) -> None:
-    """Check that an argument is one of the names `allowed`. An array of one string equals that
-    string, but is no name.
+def check_name(what: str, value: Any, allowed: Collection[str]) -> None:
+    """Check that an argument is one of the names `allowed`.
 
     Raises: ArgumentError.
     """
-    if not isinstance(value, str) or value not in allowed:
+    if not is_one_of(value, allowed):
         raise ArgumentError(not_one_of(what, value, allowed))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.dtypes import DTYPES
-from ptxgen.errors import ArgumentError, ProblemError, not_one_of
+from ptxgen.errors import ArgumentError, ProblemError, is_one_of, not_one_of
 from ptxgen.grouped_problem import MAX_GROUPS, MODES, GroupedGemm
 from ptxgen.launcher.arrays import Operand, as_operand
 from ptxgen.launcher.device import GpuDevice
@@ -189,8 +189,7 @@ def _problem(
     stacks = {name: read_stack(x, name) for name, x in (("a", a), ("b", b))}
     d_stack = None if out is None else read_stack(out, "out")
     kind = scale_kind(operands) if scale is None else scale
-    known = isinstance(kind, str) and kind in SCALES
-    if not known or (kind == "none") != ("scale_a" not in operands):
+    if not is_one_of(kind, SCALES) or (kind == "none") != ("scale_a" not in operands):
         raise ArgumentError(
             f"scale={kind} must be one of none, tensor, rowcol, block and group, with arrays "
             "scale_a and scale_b unless it is none; try scale=None, which asks their shapes"

@@ -13,8 +13,9 @@ def is_one_of(got: object, allowed: Collection[object]) -> bool:
     if isinstance(allowed, range):  # which would compare all of its numbers with what is no int
         return isinstance(got, Integral) and int(got) in allowed
     try:
+        hash(got)  # an array of one string equals that string, but has none
         return got in allowed
-    except (TypeError, ValueError):  # it has no hash, or is an array
+    except TypeError:
         return False
 
 

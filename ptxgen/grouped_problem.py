@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.dtypes import dtype
-from ptxgen.errors import ProblemError, not_one_of
+from ptxgen.errors import ProblemError, is_one_of, not_one_of
 from ptxgen.problem import BLOCK_SCALES, SCALE_BLOCK, Gemm, accumulate_for, integer
 
 if TYPE_CHECKING:
@@ -93,9 +93,8 @@ class GroupedGemm:
         Raises: ProblemError.
         """
         for name, allowed in (("mode", MODES), ("index", INDEXES)):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in allowed:
-                raise ProblemError(not_one_of(name, value, allowed))
+            if not is_one_of(getattr(self, name), allowed):
+                raise ProblemError(not_one_of(name, getattr(self, name), allowed))
         operands = (f"{x}_{k}" for k in ("stride", "group_stride", "alignment") for x in "abd")
         for name in ("groups", "alignment", "index_bits", "m", "n", "k", *operands):
             if type(getattr(self, name)) is not int:  # each call of grouped_gemm comes by here

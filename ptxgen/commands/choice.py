@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ptxgen.commands.option_lists import with_options
 from ptxgen.devices import GPU_MODELS, GpuModel, gpu_model
 from ptxgen.errors import ConfigError
 
@@ -27,9 +28,7 @@ _CHOICE = (
 
 def choice_options(command: F) -> F:
     """Add the options that say whose choice of a config is meant, and how it is launched."""
-    for option in reversed(_CHOICE):
-        command = option(command)
-    return command
+    return with_options(command, _CHOICE)
 
 
 def chosen_model(name: str | None, target: str, device: Any = None) -> GpuModel | None:

@@ -12,6 +12,7 @@ import click
 from ptxgen.arch import arch
 from ptxgen.commands.advice import with_proven_hint
 from ptxgen.commands.choice import chosen_model
+from ptxgen.commands.option_lists import with_options
 from ptxgen.commands.options import (
     CONFIG_OPTIONS,
     EPILOGUE_OPTIONS,
@@ -71,9 +72,7 @@ _GROUPED = (
 
 def grouped_options(command: F) -> F:
     """Add the options that describe groups."""
-    for option in reversed(_GROUPED):
-        command = option(command)
-    return command
+    return with_options(command, _GROUPED)
 
 
 @dataclass(frozen=True)

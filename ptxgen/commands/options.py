@@ -11,6 +11,7 @@ import click
 from ptxgen.arch import ARCHS, arch
 from ptxgen.commands.advice import with_proven_hint
 from ptxgen.commands.choice import chosen_model
+from ptxgen.commands.option_lists import with_options
 from ptxgen.devices import GpuModel
 from ptxgen.epilogue import ACTIVATIONS, ADDENDS, BIASES, D_SCALES, Epilogue
 from ptxgen.errors import ConfigError
@@ -148,9 +149,7 @@ _MEASUREMENT = (
 
 def problem_options(command: F) -> F:
     """Add the options that describe a problem."""
-    for option in reversed(_PROBLEM):
-        command = option(command)
-    return command
+    return with_options(command, _PROBLEM)
 
 
 def config_options(command: F) -> F:
@@ -169,16 +168,12 @@ def _config_options(command: F, *kind_names: str) -> F:
         show_default=True,
         help="Kind of MMA on sm_100 and sm_120 targets; auto: what the formats call for.",
     )  # fmt: skip
-    for option in reversed((*_CONFIG, kind)):
-        command = option(command)
-    return command
+    return with_options(command, (*_CONFIG, kind))
 
 
 def measurement_options(command: F) -> F:
     """Add the options that say what is measured, and where."""
-    for option in reversed(_MEASUREMENT):
-        command = option(command)
-    return command
+    return with_options(command, _MEASUREMENT)
 
 
 def kinds_of(set_names: tuple[str, ...], kind_names: tuple[str, ...]) -> list[Any]:
